@@ -21,7 +21,7 @@ check() { # VARIANT SEED
     cp "$work/$1" "$work/out"
     cp "$work/$1.err" "$work/err"
     is "sol verify, $1, seed $2" "$(tail -n 1 "$work/err")" 0
-    has out "^[a-z_]+ +$1 +(exact|bf16) +[0-9]+ .* ok"
+    has out "^[a-z_]+ +$1 +(exact|bf16|i8_row) +[0-9]+ .* ok"
     if grep -q 'fake driver' "$work/err"; then fail "what the driver gave was not given back"; fi
 }
 
@@ -34,9 +34,9 @@ for seed in $(seq $seeds); do
     # Each case six times, a step of the ladder each.
     verify 9 grouped_gemm grouped_gemm_ladder_cuda "$seed" $few
     # Products of many rows, whose clusters have two blocks; the router, whose clusters have eight.
-    variants="gemm_wgmma_cuda moe_up_wgmma_cuda moe_many_cuda attn_in_many_cuda attn_out_many_cuda attn_route_many_cuda"
+    variants="gemm_wgmma_cuda moe_up_wgmma_cuda moe_many_cuda moe_i8_cuda attn_in_many_cuda attn_out_many_cuda attn_route_many_cuda"
     for variant in $variants; do
-        verify 9 "${variant%%_[wm][ga]*_cuda}" "$variant" "$seed" --brief
+        verify 9 "${variant%%_[wmi][ga8]*_cuda}" "$variant" "$seed" --brief
     done
     # Blocks that wait for each other's turn to add.
     for op in self_attention self_attention_backward; do

@@ -62,6 +62,13 @@ ok run -m "$model" -p "Hello, world" -n 12 --greedy --exact -q
 cp "$work/out" "$work/exact"
 ok run -m "$model" -p "Hello, world" -n 12 --greedy --exact -q -b 1 -t 1
 same "$work/out" "$work/exact" "steps of one token on one thread give other text"
+ok run -m "$model" -p "Hello, world" -n 12 --greedy --numerics exact -q -b 1 -t 1
+same "$work/out" "$work/exact" "--numerics exact gives other text than --exact"
+ok run -m "$model" -p "Hello, world" -n 12 --greedy --numerics i8_row -q # no kernel of a CPU makes use of it
+run 2 run -m "$model" -p Hello -n 1 --numerics fp8 -q
+has err "--numerics fp8: it is exact, bf16, i8 or i8_row"
+run 2 run -m "$model" -p Hello -n 1 --numerics bf16 --exact -q
+has err "--exact is --numerics exact"
 ok run -m "$model" -p "Hello, world" -n 3 --greedy --reference -q
 ok run -m "$model" -p "Hello, world" -n 3 --greedy --kv f32 --rope-rounding ggml -q
 ok run -m "$model" -p "Hello, world" -n 3 --force gemm=reference --force rmsnorm=reference -q

@@ -322,6 +322,7 @@ static const struct {
     {&op_moe_down, "moe_down_two_cuda", FROM_80},
     {&op_moe_down, "moe_down_rows_cuda", FROM_80},
     {&op_moe, "moe_many_cuda", ONLY_90},
+    {&op_moe, "moe_i8_cuda", ONLY_90},
     {&op_head, "head_row_cuda", FROM_80},
     {&op_matmul, "matmul_symmetric_cuda", FROM_80},
     {&op_matmul, "matmul_cublaslt_cuda", FROM_80},

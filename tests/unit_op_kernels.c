@@ -385,6 +385,8 @@ static void changed_files_are_of_the_ops_that_launch_them(void **state)
         {"train/tables_args.h", "embed gated_embed embed_backward gated_embed_backward ", 9},
         /* by one kernel only, that not every GPU has */
         {"moe/moe_wgmma.cu", "moe ", 9},
+        {"moe/moe_i8_wgmma.cu", "moe ", 9},
+        {"moe/i8_rows_args.h", "moe ", 9},
         {"grouped_gemm/grouped_wgmma.cuh", "grouped_gemm ", 9},
         {"grouped_gemm/grouped_ladder.cuh", "grouped_gemm ", 9},
         {"copy_across.cuh", "grouped_gemm ", 9},

@@ -141,6 +141,8 @@ static void records_decide_within_their_rows(void **state)
     assert_int_equal(what_runs(&chooser, 5), 11);
     chooser.loosest = NUMERICS_EXACT; /* other kernels were allowed then */
     assert_int_equal(what_runs(&chooser, 5), 0);
+    chooser.loosest = NUMERICS_I8_ROW; /* what more is allowed the op has not */
+    assert_int_equal(what_runs(&chooser, 5), 11);
     tuning_clear(&tuning);
 }
 

@@ -18,6 +18,7 @@
 #define KERNELS_GEMM_WGMMA_CUH
 
 #include "copy_async.cuh"
+#include "gemm/i8_weights.cuh"
 #include "gemm/wgmma_kind.cuh"
 #include "gemm/wgmma_q8_0.cuh"
 #include "gemm/wgmma_results.cuh"
@@ -70,7 +71,7 @@ template <class K> struct wgmma_tiles {
 template <class K>
 INLINE void fetch_x(const gemm_wgmma_args &a, const wgmma_tile &tile, int x, uint32_t to, uint32_t barrier)
 {
-    enum { SHARE = K::TOKENS / K::CLUSTER, ROW = WGMMA_K * 2 };
+    enum { SHARE = K::TOKENS / K::CLUSTER, ROW = WGMMA_ROW_BYTES };
     if constexpr (!K::VARIES && K::CLUSTER == 1) {
         copy_box_2d(to, a.x[0], x, tile.first_row, barrier);
     } else if constexpr (!K::VARIES) {
@@ -107,13 +108,14 @@ INLINE void fetch_heads(const gemm_wgmma_args &a, int feature, int unit, uint32_
     }
 }
 
+/* A stage: its first unit is number `unit`. */
 template <class K>
-INLINE void fetch_unit(const gemm_wgmma_args &a, const wgmma_tile &tile, int feature, int unit,
-                       const wgmma_ring<K> &ring)
+INLINE void fetch_stage(const gemm_wgmma_args &a, const wgmma_tile &tile, int feature, int unit,
+                        const wgmma_ring<K> &ring)
 {
     enum { MATRICES = K::GATED ? 2 : 1, SHARE = K::WARPGROUPS / MATRICES };
     uint32_t to = ring.at(), barrier = ring.full(ring.stage);
-    barrier_expect(barrier, tile.width * WGMMA_K * 2 + K::WARPGROUPS * (K::W_BYTES + K::S_BYTES));
+    barrier_expect(barrier, tile.width * WGMMA_ROW_BYTES + K::WARPGROUPS * (K::W_BYTES + K::S_BYTES));
     int first = tile.group * a.group_rows + (K::PACKED ? feature / K::W_TILE_ROWS : feature);
     if constexpr (K::HEADS) fetch_heads<K>(a, feature, unit, to, barrier);
 #pragma unroll
@@ -127,7 +129,7 @@ INLINE void fetch_unit(const gemm_wgmma_args &a, const wgmma_tile &tile, int fea
             copy_box_3d(to + K::SCALES_AT + i * SHARE * K::S_BYTES, a.scales[i], 0, unit, first,
                         barrier);
     }
-    fetch_x<K>(a, tile, unit * WGMMA_K, to, barrier);
+    fetch_x<K>(a, tile, unit * K::X_UNIT, to, barrier);
 }
 
 template <class K>
@@ -137,9 +139,9 @@ INLINE void fetch_all(const gemm_wgmma_args &a, const int32_t *offsets, wgmma_ri
     wgmma_tile tile;
     int shift = K::CLUSTER > 1 ? cluster_rank() * K::FEATURES : 0;
     while (tiles.next(a, offsets, tile))
-        for (int u = 0; u < a.units; u++) {
+        for (int u = 0; u < a.units; u += K::UNITS) {
             barrier_wait(ring.empty(ring.stage), ring.phase ^ 1);
-            fetch_unit<K>(a, tile, tile.first_feature + shift, u, ring);
+            fetch_stage<K>(a, tile, tile.first_feature + shift, u, ring);
             ring.step();
         }
     /* Until nobody reads any more: with shared x, another block may still be behind. */
@@ -337,6 +339,11 @@ INLINE void multiply_plain(float (&sums)[K::TOKENS / 2], int units, wgmma_ring<K
     ring.release(last);
 }
 
+/* What is done for a width of tokens of those that there are. */
+#define WGMMA_WIDTHS(DO)                                                                            \
+    DO(16) DO(32) DO(48) DO(64) DO(80) DO(96) DO(112) DO(128)                                       \
+    DO(144) DO(160) DO(176) DO(192) DO(208) DO(224) DO(240) DO(256)
+
 template <class K>
 INLINE void multiply(float (&sums)[K::TOKENS / 2], int width, int units, wgmma_ring<K> &ring,
                      uint32_t &large)
@@ -354,11 +361,29 @@ INLINE void multiply(float (&sums)[K::TOKENS / 2], int width, int units, wgmma_r
         else if constexpr (N <= K::TOKENS)                                                          \
             multiply_packed<K, N>(sums, units, ring, large);                                        \
         break;
-            WIDTH(16) WIDTH(32) WIDTH(48) WIDTH(64) WIDTH(80) WIDTH(96) WIDTH(112) WIDTH(128)
-            WIDTH(144) WIDTH(160) WIDTH(176) WIDTH(192) WIDTH(208) WIDTH(224) WIDTH(240) WIDTH(256)
+            WGMMA_WIDTHS(WIDTH)
 #undef WIDTH
         }
     }
+}
+
+/* The same of rows in int8, finished. */
+template <class K>
+INLINE void multiply_i8(const gemm_wgmma_args &a, const wgmma_tile &tile, int feature, wgmma_ring<K> &ring,
+                        i8_sums<K> &sums)
+{
+    const i8_weights<K> w(a, tile, feature, ring.base);
+#pragma unroll
+    for (int i = 0; i < K::TOKENS / 2; i++) sums.whole[i] = 0;
+    switch (tile.width) {
+#define WIDTH(N)                                                                                    \
+    case N:                                                                                         \
+        if constexpr (N <= K::TOKENS) multiply_i8_stages<K, N>(sums.whole, a.units, ring, w);       \
+        break;
+        WGMMA_WIDTHS(WIDTH) WIDTH(272) WIDTH(288) WIDTH(304) WIDTH(320)
+#undef WIDTH
+    }
+    w.finish(a, tile, ring.base, sums);
 }
 
 /* ---- a product without the tensor cores ---- */
@@ -398,7 +423,7 @@ __device__ __noinline__ void multiply_plainly(const gemm_wgmma_args &a, const wg
  * the first one could give stages back until another waits for a phase that has gone by. */
 template <class K> INLINE void skip(int units, wgmma_ring<K> &ring)
 {
-    for (int u = 0; u < units; u++) {
+    for (int u = 0; u < units; u += K::UNITS) {
         barrier_wait(ring.full(ring.stage), ring.phase);
         __syncwarp();
         ring.release(ring.stage);
@@ -418,6 +443,12 @@ INLINE void multiply_all(const gemm_wgmma_args &a, const int32_t *offsets, wgmma
         int feature = tile.first_feature + shift;
         if (feature >= a.n) {
             skip<K>(a.units, ring);
+            continue;
+        }
+        if constexpr (K::I8) {
+            i8_sums<K> sums;
+            multiply_i8<K>(a, tile, feature, ring, sums);
+            store<K>(a, tile, feature, sums.finished, out);
             continue;
         }
         float sums[K::TOKENS / 2], bias[2];

@@ -24,6 +24,22 @@ enum wgmma_result {
     WGMMA_HEADS,
 };
 
+/* What activations are. A stage has 128 bytes of each row: 64 columns in bf16, or 128 in int8. */
+enum wgmma_rows {
+    WGMMA_ROWS_BF16,
+    /* Numbers of -127 to 127 over one scale (i8_rows.cu), for weights in MXFP4, which then are
+     * whole numbers over one scale too (i8_weights.cuh). */
+    WGMMA_ROWS_I8,
+};
+enum { WGMMA_ROW_BYTES = 128 };
+#define WGMMA_UNITS(x) ((x) == WGMMA_ROWS_I8 ? 2 : 1) /* of a stage, each of 64 columns */
+
+/* Of a row in int8: what its numbers are multiplied by, and their sum. */
+struct i8_row {
+    float scale;
+    int32_t sum;
+};
+
 struct gemm_wgmma_args {
     struct tensor_map w[3];      /* gate and up, or q, k and v: rows of bf16 in five dimensions */
     struct tensor_map scales[3]; /* of MXFP4 and Q8_0 */
@@ -41,6 +57,10 @@ struct gemm_wgmma_args {
     const float *turns;        /* [m][32] pairs: cosine and sine of a row's rotations */
     const int32_t *cache_rows; /* [m] of the first head: cache_row */
     int32_t q_rows, kv_rows;   /* features */
+    /* WGMMA_ROWS_I8: of the rows of x, 16 more than there are; of those of w, a byte a row of its
+     * tiles, the largest scale (pack/mxfp4_tiles.h). */
+    const struct i8_row *x_rows;
+    const uint8_t *largest[2];
 };
 SOL_STATIC_ASSERT(sizeof(struct gemm_wgmma_args) == 1536, "host and device agree");
 
@@ -70,6 +90,9 @@ SOL_STATIC_ASSERT(sizeof(struct gemm_wgmma_args) == 1536, "host and device agree
     KIND(name##_64, TILES_MXFP4, gated, 4, 64, 11, 32, 1)                                          \
     KIND(name##_128, TILES_MXFP4, gated, 4, 128, (gated) ? 8 : 7, 32, 1)                           \
     KIND(name##_256, TILES_MXFP4, gated, 2, 256, 5, (gated) ? 128 : 64, 1)
+#define WGMMA_I8_SIZES(KIND, name, gated) /* WGMMA_ROWS_I8 */                                      \
+    KIND(name##_256, TILES_MXFP4, gated, 2, 256, 4, (gated) ? 128 : 64, 1)                         \
+    KIND(name##_320, TILES_MXFP4, gated, 2, 320, 3, (gated) ? 128 : 64, 1)
 #define WGMMA_DENSE_KINDS(KIND)   WGMMA_DENSE_SIZES(KIND, gemm_wgmma_bf16)
 #define WGMMA_Q8_0_KINDS(KIND)    WGMMA_Q8_0_SIZES(KIND, gemm_wgmma_q8_0)
 #define WGMMA_ATTN_IN_KINDS(KIND) /* WGMMA_HEADS */                                                \
@@ -78,8 +101,10 @@ SOL_STATIC_ASSERT(sizeof(struct gemm_wgmma_args) == 1536, "host and device agree
     WGMMA_DENSE_SIZES(KIND, attn_out_wgmma_bf16) WGMMA_Q8_0_SIZES(KIND, attn_out_wgmma_q8_0)
 #define WGMMA_MXFP4_KINDS(KIND)    WGMMA_MXFP4_SIZES(KIND, gemm_wgmma_mxfp4, false)
 #define WGMMA_MOE_UP_KINDS(KIND)   WGMMA_MXFP4_SIZES(KIND, moe_up_wgmma_mxfp4, true)
-#define WGMMA_MOE_KINDS_UP(KIND)   WGMMA_MOE_SIZES(KIND, moe_wgmma_up, true)    /* WGMMA_BF16 */
-#define WGMMA_MOE_KINDS_DOWN(KIND) WGMMA_MOE_SIZES(KIND, moe_wgmma_down, false) /* WGMMA_BF16 */
+#define WGMMA_MOE_KINDS_UP(KIND)   WGMMA_MOE_SIZES(KIND, moe_wgmma_up, true)      /* WGMMA_BF16 */
+#define WGMMA_MOE_KINDS_DOWN(KIND) WGMMA_MOE_SIZES(KIND, moe_wgmma_down, false)   /* WGMMA_BF16 */
+#define WGMMA_I8_KINDS_UP(KIND)    WGMMA_I8_SIZES(KIND, moe_wgmma_i8_up, true)    /* likewise */
+#define WGMMA_I8_KINDS_DOWN(KIND)  WGMMA_I8_SIZES(KIND, moe_wgmma_i8_down, false) /* likewise */
 
 /* Shared memory of a block: the tokens' rows, weights and scales of each stage; results; barriers
  * and the groups' offsets. */
@@ -89,16 +114,20 @@ SOL_STATIC_ASSERT(sizeof(struct gemm_wgmma_args) == 1536, "host and device agree
 #define WGMMA_SCALES_BYTES(type)                                                                   \
     (TYPE_TILE_ROWS(type) ? TYPE_TILES_OVER(type, WGMMA_ROWS) * TYPE_UNIT_SCALES(type) : 0)
 /* Whole kilobytes, since the swizzle goes by addresses. */
-#define WGMMA_STAGE_BYTES(type, warpgroups, tokens)                                                \
-    (((tokens)*WGMMA_K * 2 + (warpgroups) * (WGMMA_W_BYTES(type) + WGMMA_SCALES_BYTES(type)) +     \
-      1023) /                                                                                      \
+#define WGMMA_STAGE_BYTES(type, x, warpgroups, tokens)                                             \
+    (((tokens)*WGMMA_ROW_BYTES +                                                                   \
+      (warpgroups)*WGMMA_UNITS(x) * (WGMMA_W_BYTES(type) + WGMMA_SCALES_BYTES(type)) + 1023) /     \
      1024 * 1024)
 /* Of a warpgroup: a token's results take 4 words more than they are, against bank conflicts. */
 #define WGMMA_OUT_STRIDE(features)     ((features) + 4)
 #define WGMMA_OUT_BYTES(gated, tokens) ((tokens)*WGMMA_OUT_STRIDE((gated) ? 32 : 64) * 4)
-#define WGMMA_SHARED_BYTES(type, gated, warpgroups, tokens, stages, out_tokens)                    \
-    ((stages) * (WGMMA_STAGE_BYTES(type, warpgroups, tokens) + 16) +                               \
-     (warpgroups)*WGMMA_OUT_BYTES(gated, out_tokens) + (WGMMA_GROUPS_MAX + 1) * 4)
+#define WGMMA_SHARED_BYTES(type, x, gated, warpgroups, tokens, stages, out_tokens)                 \
+    ((stages) * (WGMMA_STAGE_BYTES(type, x, warpgroups, tokens) + 16) +                            \
+     (warpgroups)*WGMMA_OUT_BYTES(gated, out_tokens) + (WGMMA_GROUPS_MAX + 1) * 4 +                        \
+     ((x) == WGMMA_ROWS_I8 ? (warpgroups)*I8_ROWS_BYTES(tokens) : 0))
+
+/* Of a warpgroup: struct i8_row of each token, and two biases of each thread. */
+#define I8_ROWS_BYTES(tokens) (((tokens) + WARPGROUP) * 8)
 
 enum { ROUND_THREADS = 128 };
 

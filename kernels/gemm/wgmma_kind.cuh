@@ -11,9 +11,12 @@
 
 /* What a kernel is made of. */
 template <int TYPE_, bool GATED_, int WARPGROUPS_, int TOKENS_, int STAGES_, int OUT_TOKENS_, int CLUSTER_,
-          int RESULT_ = WGMMA_F32>
+          int RESULT_ = WGMMA_F32, int ROWS_ = WGMMA_ROWS_BF16>
 struct wgmma_kind {
     enum {
+        I8 = ROWS_ == WGMMA_ROWS_I8,
+        UNITS = WGMMA_UNITS(ROWS_),
+        X_UNIT = I8 ? WGMMA_K / 4 : WGMMA_K, /* elements of x's map in a unit: 4 bytes, or bf16 */
         RESULT = RESULT_, /* enum wgmma_result */
         HEADS = RESULT_ == WGMMA_HEADS,
         TYPE = TYPE_,             /* of weights */
@@ -29,15 +32,16 @@ struct wgmma_kind {
         PACKED = TYPE_TILE_ROWS(TYPE_) != 0, /* in tiles, which are decoded in registers */
         VARIES = TYPE_ == TILES_MXFP4,       /* a tile is as wide as its tokens need */
         W_TILE_ROWS = TYPE_TILE_ROWS(TYPE_),
-        W_BYTES = WGMMA_W_BYTES(TYPE_), /* of 64 rows */
-        S_BYTES = WGMMA_SCALES_BYTES(TYPE_),
-        W_AT = TOKENS * WGMMA_K * 2,
+        W_BYTES = UNITS * WGMMA_W_BYTES(TYPE_), /* of 64 rows and a stage */
+        S_BYTES = UNITS * WGMMA_SCALES_BYTES(TYPE_),
+        W_AT = TOKENS * WGMMA_ROW_BYTES,
         SCALES_AT = W_AT + WARPGROUPS * W_BYTES,
-        STAGE_BYTES = WGMMA_STAGE_BYTES(TYPE_, WARPGROUPS_, TOKENS_),
+        STAGE_BYTES = WGMMA_STAGE_BYTES(TYPE_, ROWS_, WARPGROUPS_, TOKENS_),
         OUT_BYTES = WGMMA_OUT_BYTES(GATED_, OUT_TOKENS_), /* of a warpgroup */
         OUT_AT = STAGES * STAGE_BYTES,
         BARRIERS_AT = OUT_AT + WARPGROUPS * OUT_BYTES,
-        OFFSETS_AT = BARRIERS_AT + 2 * 8 * STAGES,
+        ROWS_AT = BARRIERS_AT + 2 * 8 * STAGES, /* I8 */
+        OFFSETS_AT = ROWS_AT + (I8 ? WARPGROUPS * I8_ROWS_BYTES(TOKENS) : 0),
         WG_FEATURES = GATED ? WGMMA_ROWS / 2 : WGMMA_ROWS, /* of a warpgroup */
         FEATURES = WARPGROUPS * WG_FEATURES,               /* of a block's tile */
         REGISTERS = WARPGROUPS == 2 ? 240 : 112,           /* of a thread that multiplies */

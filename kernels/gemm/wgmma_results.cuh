@@ -36,7 +36,15 @@ template <class K> INLINE void load_bias(const gemm_wgmma_args &a, int group, in
     }
 }
 
-/* Adds the bias, and joins gate and up: then of the four sums of 8 tokens the first two count. */
+/* Adds the bias to the sums of 8 tokens, and joins gate and up: then of its four sums the first two count. */
+template <class K> INLINE void finish_block(const gemm_wgmma_args &a, const float (&bias)[2], float *sums)
+{
+#pragma unroll
+    for (int i = 0; i < 4; i++) sums[i] += bias[i / 2];
+#pragma unroll
+    for (int i = 0; K::GATED && i < 2; i++) sums[i] = swiglu(sums[i], sums[2 + i], a.alpha, a.limit);
+}
+
 template <class K>
 INLINE void finish(const gemm_wgmma_args &a, int rows, const float (&bias)[2], float (&sums)[K::TOKENS / 2])
 {
@@ -44,11 +52,7 @@ INLINE void finish(const gemm_wgmma_args &a, int rows, const float (&bias)[2], f
 #pragma unroll
     for (int j = 0; j < K::TOKENS / 8; j++) {
         if (j % 2 == 0 && 8 * j >= rows) break;
-#pragma unroll
-        for (int i = 0; i < 4; i++) sums[4 * j + i] += bias[i / 2];
-#pragma unroll
-        for (int i = 0; K::GATED && i < 2; i++)
-            sums[4 * j + i] = swiglu(sums[4 * j + i], sums[4 * j + 2 + i], a.alpha, a.limit);
+        finish_block<K>(a, bias, sums + 4 * j);
     }
 }
 

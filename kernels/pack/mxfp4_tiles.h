@@ -3,11 +3,17 @@
  * 32 (word % 2) + {2t, 2t + 1}, + {2t + 8, 2t + 9}, + {2t + 16, 2t + 17}, + {2t + 24, 2t + 25}.
  * Bits lie where few operations make two bf16 of a pair (mxfp4_pair, mxfp4.cuh).
  *
- * Scales of a unit: 4 bytes for each g: row g's two blocks of 32 columns, then row g + 8's. */
+ * Scales of a unit: 4 bytes for each g: row g's two blocks of 32 columns, then row g + 8's.
+ * Behind the scales of all tiles: for each row of a tile the largest scale of its blocks, but for
+ * blocks of zeros; 0 where there is none. A row's weights are whole numbers over one scale with it
+ * (gemm/i8_weights.cuh). */
 #ifndef KERNELS_PACK_MXFP4_TILES_H
 #define KERNELS_PACK_MXFP4_TILES_H
 
 #include "format_args.h"
+
+/* Bits of a word that are exponent and mantissa: a code without them is 0 or -0. */
+#define MXFP4_MAGNITUDES 0xe1ffe1ffu
 
 /* An element and the scale of a block that a tile has and its matrix has not. */
 enum { MXFP4_ZERO = 0, MXFP4_NO_SCALE = 127 /* 1 */ };
@@ -38,6 +44,13 @@ static inline SOL_DEVICE uint32_t mxfp4_code(uint32_t word, int pair, int half)
     uint32_t code = 0;
     for (int bit = 0; bit < 4; bit++) code |= (word >> mxfp4_bit(bit, pair, half) & 1) << bit;
     return code;
+}
+
+/* The column within 32 whose code is byte `i` of a row that is multiplied with a word's codes as
+ * bytes: a lane t has bytes 4 t .. 4 t + 3 for its first two pairs, and 16 more for the others. */
+static inline SOL_DEVICE uint32_t mxfp4_byte_column(uint32_t i)
+{
+    return i % 16 / 4 * 2 + i % 2 + i % 4 / 2 * 8 + i / 16 * 16;
 }
 
 /* One element's place in its tile, and its scale's; row < 16. */

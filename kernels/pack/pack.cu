@@ -21,9 +21,22 @@ __device__ inline uint8_t scale_at(const pack_args &a, int64_t row, uint32_t col
     return a.from[(row * a.columns + column) / 32 * BLOCK_BYTES_MXFP4];
 }
 
+/* Which of a lane's four blocks have something else than zeros, a bit each: the four lanes of a row
+ * see them together. */
+__device__ inline uint32_t blocks_used(const uint32_t (&words)[4])
+{
+    uint32_t used = 0;
+    for (int w = 0; w < 4; w++) used |= (words[w] & MXFP4_MAGNITUDES ? 1u : 0u) << w;
+    used |= __shfl_xor_sync(FULL_MASK, used, 1);
+    return used | __shfl_xor_sync(FULL_MASK, used, 2);
+}
+
 /* A block a tile, a warp a unit. */
 KERNEL_OF(PACK_THREADS, pack_mxfp4, pack_args)
 {
+    __shared__ int32_t largest[TILE_ROWS_MXFP4];
+    if (threadIdx.x < TILE_ROWS_MXFP4) largest[threadIdx.x] = 0;
+    __syncthreads();
     uint32_t lane = threadIdx.x % WARP, g = lane / 4, t = lane % 4;
     uint32_t units = unit_count(a.columns);
     int64_t first = (int64_t)blockIdx.x * TILE_ROWS_MXFP4;
@@ -40,9 +53,13 @@ KERNEL_OF(PACK_THREADS, pack_mxfp4, pack_args)
                                            pair, half);
         }
         *(uint4 *)(tile + unit * UNIT_BYTES + lane * 16) = {words[0], words[1], words[2], words[3]};
-        scales[unit * UNIT_SCALES_MXFP4 + g * 4 + t] =
-            scale_at(a, first + g + t / 2 * 8, column + t % 2 * 32);
+        uint8_t scale = scale_at(a, first + g + t / 2 * 8, column + t % 2 * 32);
+        scales[unit * UNIT_SCALES_MXFP4 + g * 4 + t] = scale;
+        if (blocks_used(words) >> t & 1) atomicMax(&largest[g + t / 2 * 8], (int32_t)scale);
     }
+    __syncthreads();
+    if (threadIdx.x < TILE_ROWS_MXFP4)
+        a.largest[blockIdx.x * TILE_ROWS_MXFP4 + threadIdx.x] = (uint8_t)largest[threadIdx.x];
 }
 
 /* ---- Q8_0 ---- */

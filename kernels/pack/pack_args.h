@@ -12,7 +12,8 @@ struct pack_args {
     const uint8_t *from;   /* [rows][blocks] */
     uint8_t *tiles;        /* as many as the rows take, each of tile_bytes(columns) */
     uint8_t *scales;       /* as many, each of tile_scales_bytes(type, columns) */
+    uint8_t *largest;      /* MXFP4: a byte for each row of these tiles */
 };
-SOL_STATIC_ASSERT(sizeof(struct pack_args) == 40, "host and device agree");
+SOL_STATIC_ASSERT(sizeof(struct pack_args) == 48, "host and device agree");
 
 #endif

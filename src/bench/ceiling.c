@@ -222,7 +222,7 @@ enum sol_status ceiling_measure_numerics(struct pool *pool, enum op_numerics num
 static enum sol_status measure_arithmetic(struct pool *pool, struct ceiling *out)
 {
     double seconds = ceiling_is_brief() ? brief_seconds : 0;
-    for (int n = 0; n < NUMERICS_COUNT; n++)
+    for (int n = 0; n < NUMERICS_RATES; n++)
         SOL_TRY(ceiling_measure_numerics(pool, (enum op_numerics)n, seconds, &out->arithmetic[n]));
     return SOL_OK;
 }
@@ -346,7 +346,7 @@ void ceiling_merge(struct ceiling *into, const struct ceiling *other)
 {
     merge_rate(&into->memory, &other->memory);
     merge_rate(&into->cache, &other->cache);
-    for (int n = 0; n < NUMERICS_COUNT; n++)
+    for (int n = 0; n < NUMERICS_RATES; n++)
         merge_rate(&into->arithmetic[n], &other->arithmetic[n]);
     if (other->watch.other_cores < into->watch.other_cores) into->watch = other->watch;
 }
@@ -359,7 +359,7 @@ double ceiling_read_rate(const struct ceiling *ceiling)
 
 double ceiling_flop_rate(const struct ceiling *ceiling, enum op_numerics numerics)
 {
-    double rate = ceiling->arithmetic[numerics].best;
+    double rate = ceiling->arithmetic[numerics == NUMERICS_I8_ROW ? NUMERICS_I8 : numerics].best;
     return rate > 0 ? rate : ceiling->arithmetic[NUMERICS_EXACT].best;
 }
 

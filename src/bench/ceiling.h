@@ -31,7 +31,7 @@ struct ceiling {
      * can be faster than memory. Else zero. */
     struct ceiling_rate cache;
     size_t cache_bytes;
-    struct ceiling_rate arithmetic[NUMERICS_COUNT]; /* flops; f32 FMA, bf16 dot, int8 dot */
+    struct ceiling_rate arithmetic[NUMERICS_RATES]; /* flops; f32 FMA, bf16 dot, int8 dot */
     struct watch_result watch;                      /* what else ran while this was measured */
 };
 

@@ -323,7 +323,7 @@ static const struct ceiling_multiplier i8[] = {
     {NULL, 0, 0, NULL},
 };
 
-const struct ceiling_multiplier *const ceiling_multipliers[NUMERICS_COUNT] = {
+const struct ceiling_multiplier *const ceiling_multipliers[NUMERICS_RATES] = {
     [NUMERICS_EXACT] = f32,
     [NUMERICS_BF16] = bf16,
     [NUMERICS_I8] = i8,

@@ -34,6 +34,6 @@ struct ceiling_multiplier {
  * does the multiplier for NUMERICS_EXACT; other numerics may have none that runs. */
 extern const struct ceiling_reader ceiling_readers[];
 extern const struct ceiling_mover ceiling_writers[], ceiling_copiers[];
-extern const struct ceiling_multiplier *const ceiling_multipliers[NUMERICS_COUNT];
+extern const struct ceiling_multiplier *const ceiling_multipliers[NUMERICS_RATES];
 
 #endif

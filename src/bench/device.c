@@ -139,10 +139,10 @@ static enum sol_status measure_all(struct device_survey *s, struct pool *one, st
     double clock = 0;
     if (ceiling_is_brief() && seconds > 0.001) seconds = 0.001;
     SOL_TRY(measure_levels(s, one, all, seconds, progress));
-    for (int n = 0; n < NUMERICS_COUNT; n++) {
+    for (int n = 0; n < NUMERICS_RATES; n++) {
         SOL_TRY(ceiling_measure_numerics(one, (enum op_numerics)n, seconds, &s->alone[n]));
         SOL_TRY(ceiling_measure_numerics(all, (enum op_numerics)n, seconds, &s->all[n]));
-        clock += sensors_clock_mhz() / NUMERICS_COUNT;
+        clock += sensors_clock_mhz() / NUMERICS_RATES;
         progress_update(progress, DEVICE_LEVELS * CEILING_ACCESS_COUNT + (uint64_t)n + 1);
     }
     s->clock_mhz = clock;
@@ -161,7 +161,7 @@ enum sol_status device_measure(int threads, double seconds, struct device_survey
     enum sol_status status = pool_create(threads, &all);
     if (status != SOL_OK) goto done;
     progress_start(&progress, "measuring this machine", "limits",
-                   DEVICE_LEVELS * CEILING_ACCESS_COUNT + NUMERICS_COUNT);
+                   DEVICE_LEVELS * CEILING_ACCESS_COUNT + NUMERICS_RATES);
     watch_start(&watch);
     status = measure_all(out, one, all, seconds, &progress);
     watch_stop(&watch, &out->watch);
@@ -189,7 +189,7 @@ static json_t *accesses_json(const struct ceiling_rate rates[CEILING_ACCESS_COUN
                      rate_json(&rates[CEILING_WRITE]), "copy", rate_json(&rates[CEILING_COPY]));
 }
 
-static json_t *numerics_json(const struct ceiling_rate rates[NUMERICS_COUNT])
+static json_t *numerics_json(const struct ceiling_rate rates[NUMERICS_RATES])
 {
     return json_pack("{s:o, s:o, s:o}", "f32", rate_json(&rates[NUMERICS_EXACT]), "bf16",
                      rate_json(&rates[NUMERICS_BF16]), "int8", rate_json(&rates[NUMERICS_I8]));

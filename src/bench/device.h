@@ -26,7 +26,7 @@ struct device_wakeup {
 struct device_survey {
     int threads;
     struct device_level levels[DEVICE_LEVELS];
-    struct ceiling_rate alone[NUMERICS_COUNT], all[NUMERICS_COUNT]; /* flops/s */
+    struct ceiling_rate alone[NUMERICS_RATES], all[NUMERICS_RATES]; /* flops/s */
     struct device_wakeup wakeup;
     double clock_mhz;     /* mean while measuring; NaN unknown */
     double watts;         /* of the processor, mean while measuring; NaN unknown */

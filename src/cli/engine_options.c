@@ -181,6 +181,16 @@ static int threads_of(const struct engine_options *options)
     return all > options->copies ? (int)(all / options->copies) : 1;
 }
 
+static enum sol_status parse_numerics(const struct engine_options *options, enum op_numerics *out)
+{
+    const char *name = options->numerics;
+    if (name && options->exact)
+        return status_set(SOL_E_ARGUMENT, "--exact is --numerics exact: give one of them");
+    if (options->exact) *out = NUMERICS_EXACT;
+    if (!name || op_numerics_from_name(name, out)) return SOL_OK;
+    return status_set(SOL_E_ARGUMENT, "--numerics %s: it is exact, bf16, i8 or i8_row", name);
+}
+
 enum sol_status engine_options_params(struct engine_options *options, struct engine_params *params)
 {
     enum shard_way way;
@@ -199,7 +209,7 @@ enum sol_status engine_options_params(struct engine_options *options, struct eng
                           options->kv);
     SOL_TRY(parse_rounding(options->rope_rounding, &params->rounded_rope));
     params->chooser.reference = options->reference;
-    if (options->exact) params->chooser.loosest = NUMERICS_EXACT;
+    SOL_TRY(parse_numerics(options, &params->chooser.loosest));
     for (size_t i = 0; i < options->force.count; i++)
         SOL_TRY(chooser_force(&params->chooser, options->force.values[i]));
     for (size_t i = 0; i < options->slow.count; i++)

@@ -37,6 +37,7 @@ struct engine_options {
     int64_t threads;   /* 0: all cores */
     const char *kv;    /* dtype of the cache, by name */
     const char *rope_rounding;
+    const char *numerics; /* NULL: NUMERICS_USUAL */
     bool exact, reference;
     bool no_tuning;
     struct tuning tuning; /* read by engine_options_params; what its chooser looks into */
@@ -74,6 +75,12 @@ struct engine_options {
         OPTION_ENTRY(FLAG, 0, "exact", NULL,                                                       \
                      "float32 activations; weights are used as stored anyway",                     \
                      offsetof(type, field.exact), 0, 0),                                           \
+        OPTION_ENTRY(                                                                              \
+            STRING, 0, "numerics", "NAME",                                                         \
+            "how far activations may be rounded on their way into products: exact, bf16, "         \
+            "i8 (default: int8 with a scale every 32 values), i8_row (with one a row: "            \
+            "experts of long prompts on Hopper, a third faster)",                                  \
+            offsetof(type, field.numerics), 0, 0),                                                 \
         OPTION_ENTRY(FLAG, 0, "reference", NULL, "every op by its plain C reference (slow)",       \
                      offsetof(type, field.reference), 0, 0),                                       \
         OPTION_ENTRY(STRINGS, 0, "force", "OP=VARIANT",                                            \

@@ -12,7 +12,7 @@ void chooser_init(struct chooser *chooser, int workers)
 {
     *chooser = (struct chooser){
         .device = {.cpu_features = cpu_info()->features, .workers = workers},
-        .loosest = NUMERICS_I8,
+        .loosest = NUMERICS_USUAL,
     };
 }
 
@@ -262,13 +262,23 @@ static bool allowed(const struct chooser *chooser, const struct op *op, int v)
     return exact_enough(chooser, op, v) && chooser_is_proven(chooser, op, v);
 }
 
+/* Of the numerics that are allowed, the loosest that makes a difference to what the op itself has:
+ * what was measured with less allowed holds where nothing was added. */
+static enum op_numerics loosest_of(const struct chooser *chooser, const struct op *op)
+{
+    if (chooser->loosest <= NUMERICS_USUAL) return chooser->loosest;
+    for (int v = 0; v < op->n_variants; v++)
+        if (op->variants[v]->numerics > NUMERICS_USUAL) return chooser->loosest;
+    return NUMERICS_USUAL;
+}
+
 static const struct tuning_entry *find_tuned(const struct chooser *chooser, const struct op *op,
                                              const void *args)
 {
     struct op_problem problem;
     if (!chooser->tuning) return NULL;
     op->problem(args, &problem);
-    return tuning_find(chooser->tuning, op, &problem, chooser->loosest);
+    return tuning_find(chooser->tuning, op, &problem, loosest_of(chooser, op));
 }
 
 /* The variant that an entry names where it can be used: a record may be of a program that had

@@ -11,7 +11,7 @@ enum { CHOOSER_FORCES_MAX = 32, CHOOSER_SLOW_MAX = 8 };
  * op's list that can run, suits and has allowed numerics. */
 struct chooser {
     struct op_device device;
-    enum op_numerics loosest; /* NUMERICS_EXACT for --exact */
+    enum op_numerics loosest; /* --numerics; NUMERICS_EXACT for --exact */
     bool reference;           /* every op by its reference, unless another is forced */
     struct {
         const struct op *op;
@@ -28,7 +28,7 @@ struct chooser {
     int n_slow;
 };
 
-/* This machine, nothing forced, loosest NUMERICS_I8. */
+/* This machine, nothing forced, loosest NUMERICS_USUAL. */
 void chooser_init(struct chooser *chooser, int workers);
 /* "op=variant" or "op=variant:choice"; an unknown op, variant or choice is an error that lists the
  * known ones. */

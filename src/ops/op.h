@@ -30,12 +30,17 @@ struct gpu_stream;
 struct plan;
 
 /* What a variant does to activations on their way into a product. Weights are used exactly, but
- * where NUMERICS_BF16 makes operands of Q8_0: scale times number may be rounded to bf16 too. */
+ * where NUMERICS_BF16 makes operands of Q8_0, scale times number may be rounded to bf16 too; and
+ * where NUMERICS_I8_ROW has weights over one scale a row, those of blocks whose own scale is less
+ * than a quarter of the largest are rounded, by 1/96 of the row's largest magnitude at most. */
 enum op_numerics {
     NUMERICS_EXACT, /* float32 throughout; only the order of sums differs from the reference */
     NUMERICS_BF16,  /* activations rounded to bf16, sums in float32 */
     NUMERICS_I8,    /* activations as int8 with one float32 scale per 32 values, sums exact */
-    NUMERICS_COUNT
+    NUMERICS_USUAL = NUMERICS_I8, /* the loosest that runs where nobody asks for more */
+    NUMERICS_I8_ROW,              /* the same with one scale a row */
+    NUMERICS_COUNT,
+    NUMERICS_RATES = NUMERICS_I8 + 1 /* kinds of arithmetic that processors have speeds for */
 };
 
 /* Whose memory the arguments point to, and who runs the kernel. */
@@ -245,8 +250,9 @@ int op_outputs(const struct op *op, const void *args, bool of_case,
 /* Number `i` of an output's; bytes of one. */
 float op_output_number(const struct op_output *output, const void *data, int64_t i);
 int64_t op_output_size(const struct op_output *output);
-double op_row_norm(const struct matrix *m, int64_t row); /* of F32, F16, BF16 */
-const char *op_numerics_name(enum op_numerics numerics); /* "exact", "bf16", "i8" */
+double op_row_norm(const struct matrix *m, int64_t row);             /* of F32, F16, BF16 */
+bool op_numerics_from_name(const char *name, enum op_numerics *out); /* false: none has it */
+const char *op_numerics_name(enum op_numerics numerics); /* "exact", "bf16", "i8", "i8_row" */
 
 bool op_arch_fits(const struct op_arch *arch, const struct gpu *gpu);
 /* Whether the machine has what the variant is made for; on false `why` says what it lacks. */

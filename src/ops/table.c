@@ -76,10 +76,21 @@ int64_t op_output_size(const struct op_output *output)
     return (int64_t)dtype_info(output->dtype)->block_bytes;
 }
 
+static const char *const numerics_names[NUMERICS_COUNT] = {"exact", "bf16", "i8", "i8_row"};
+
 const char *op_numerics_name(enum op_numerics numerics)
 {
-    static const char *const names[NUMERICS_COUNT] = {"exact", "bf16", "i8"};
-    return names[numerics];
+    return numerics_names[numerics];
+}
+
+bool op_numerics_from_name(const char *name, enum op_numerics *out)
+{
+    for (int n = 0; n < NUMERICS_COUNT; n++)
+        if (strcmp(name, numerics_names[n]) == 0) {
+            *out = (enum op_numerics)n;
+            return true;
+        }
+    return false;
 }
 
 bool op_arch_fits(const struct op_arch *arch, const struct gpu *gpu)

@@ -89,12 +89,7 @@ static bool take_time(const json_t *json, const char *name, double *out)
 static bool take_numerics(const json_t *json, enum op_numerics *out)
 {
     const char *name = json_string_value(json_object_get(json, "numerics"));
-    for (int i = 0; name && i < NUMERICS_COUNT; i++)
-        if (strcmp(name, op_numerics_name((enum op_numerics)i)) == 0) {
-            *out = (enum op_numerics)i;
-            return true;
-        }
-    return false;
+    return name && op_numerics_from_name(name, out);
 }
 
 static bool take_entry(const json_t *json, struct tuning_entry *e)

@@ -20,7 +20,7 @@ enum {
     WARPS = EMULATED_THREADS / LANES,
     WARPGROUP_WARPS = 4,
     SUMS_MAX = 128, /* registers of a thread */
-    STEP = 16,      /* of k */
+    STEP = 16,      /* of k; of bytes twice as many */
     REGISTER_FILE = 65536,
     POISON = 0x7fc5a5a5, /* a NaN */
 };
@@ -219,10 +219,34 @@ static void add_row(const product &p, int r, const float a[STEP], const float (*
         p.to->held[r % 8 * 4 + c % 8 / 2][c / 8 * 4 + r / 8 * 2 + c % 2] = (float)sum[c];
 }
 
+/* Bytes: a's unsigned, b's signed; sums wrap around. */
+static void multiply_i8(const product &p, int rank)
+{
+    static thread_local int8_t b[2 * SUMS_MAX][2 * STEP];
+    for (int c = 0; c < p.what.kind.n; c++)
+        for (uint32_t i = 0; i < 2; i++)
+            memcpy(b[c] + 16 * i,
+                   fenced(rank, eight_at(p.what.b, (uint32_t)c, i), 16, p.fenced), 16);
+    for (int l = 0; l < LANES; l++)
+        for (int s = 0; s < p.what.kind.n / 2; s++) {
+            int row = l / 4 + s % 4 / 2 * 8, c = s / 4 * 8 + l % 4 * 2 + s % 2;
+            uint32_t sum = __float_as_uint(p.to->held[l][s]);
+            for (int k = 0; k < 2 * STEP; k++) {
+                uint32_t word = p.a[row % 8 * 4 + k % 16 / 4][k / 16 * 2 + row / 8];
+                sum += (word >> 8 * (k % 4) & 255) * (uint32_t)(int32_t)b[c][k];
+            }
+            p.to->held[l][s] = __uint_as_float(sum);
+        }
+}
+
 static void multiply(const product &p, int index)
 {
     static thread_local float a[16][STEP], b[STEP][2 * SUMS_MAX];
     int rank = index * LANES / emulated.count;
+    if (p.what.kind.i8) {
+        multiply_i8(p, rank);
+        return;
+    }
     if (p.what.kind.transposed) read_transposed(b, p, rank);
     for (int c = 0; c < p.what.kind.n && !p.what.kind.transposed; c++) {
         float row[STEP];
@@ -333,7 +357,7 @@ static void say_same(const instruction &what)
     const instruction &same = g.started[index];
     expect(same.kind.n == what.kind.n && same.kind.bf16 == what.kind.bf16 &&
                same.kind.transposed == what.kind.transposed && same.kind.adds == what.kind.adds &&
-               same.kind.transposed_a == what.kind.transposed_a &&
+               same.kind.transposed_a == what.kind.transposed_a && same.kind.i8 == what.kind.i8 &&
                same.registers == what.registers && same.a == what.a && same.b == what.b,
            "the warps of a warpgroup start different products");
 }

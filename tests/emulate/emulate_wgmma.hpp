@@ -56,10 +56,10 @@ template <int BETWEEN = 1024> static inline uint64_t wgmma_operand(uint32_t addr
 }
 
 /* How a product is meant: `transposed`: of b, k is not together; `adds`: to what the sums were;
- * `transposed_a`: of a. */
+ * `transposed_a`: of a; `i8`: bytes, and sums of int32 in the registers. */
 struct emulated_product {
     int n;
-    bool bf16, transposed, adds, transposed_a;
+    bool bf16, transposed, adds, transposed_a, i8;
 };
 
 /* `a`: fragments, or NULL and a descriptor. */
@@ -69,16 +69,28 @@ void emulated_wgmma(const emulated_product &kind, float *d, const uint32_t *a, u
 template <int N, bool BF16> struct emulated_products {
     static inline void registers(float *d, const uint32_t (&a)[4], uint64_t b)
     {
-        emulated_wgmma({N, BF16, false, true, false}, d, a, 0, b);
+        emulated_wgmma({N, BF16, false, true, false, false}, d, a, 0, b);
     }
     static inline void shared(float *d, uint64_t a, uint64_t b)
     {
-        emulated_wgmma({N, BF16, false, true, false}, d, NULL, a, b);
+        emulated_wgmma({N, BF16, false, true, false, false}, d, NULL, a, b);
     }
 };
 template <int N> struct wgmma : emulated_products<N, true> {
 };
 template <int N> struct wgmma_f16 : emulated_products<N, false> {
+};
+
+/* ---- kernels/wgmma_i8.cuh ---- */
+#define KERNELS_WGMMA_I8_CUH
+
+template <int N> static inline void wgmma_settle(int32_t (&)[N]) {}
+
+template <int N> struct wgmma_u8s8 {
+    static inline void registers(int32_t *d, const uint32_t (&a)[4], uint64_t b)
+    {
+        emulated_wgmma({N, false, false, true, false, true}, (float *)d, a, 0, b);
+    }
 };
 
 /* ---- kernels/wgmma_transposed.cuh ---- */
@@ -93,22 +105,22 @@ template <int LEAD> static inline uint64_t wgmma_operand_transposed(uint32_t add
 template <int N, bool ADD> struct wgmma_product {
     static inline void shared(float *d, uint64_t a, uint64_t b)
     {
-        emulated_wgmma({N, true, false, ADD, false}, d, NULL, a, b);
+        emulated_wgmma({N, true, false, ADD, false, false}, d, NULL, a, b);
     }
     static inline void shared_transposed(float *d, uint64_t a, uint64_t b)
     {
-        emulated_wgmma({N, true, true, ADD, false}, d, NULL, a, b);
+        emulated_wgmma({N, true, true, ADD, false, false}, d, NULL, a, b);
     }
     static inline void registers_transposed(float *d, const uint32_t (&a)[4], uint64_t b)
     {
-        emulated_wgmma({N, true, true, ADD, false}, d, a, 0, b);
+        emulated_wgmma({N, true, true, ADD, false, false}, d, a, 0, b);
     }
 };
 
 template <int N, bool TRANSPOSED_A, bool TRANSPOSED_B> struct wgmma_either {
     static inline void shared(float *d, uint64_t a, uint64_t b)
     {
-        emulated_wgmma({N, true, TRANSPOSED_B, true, TRANSPOSED_A}, d, NULL, a, b);
+        emulated_wgmma({N, true, TRANSPOSED_B, true, TRANSPOSED_A, false}, d, NULL, a, b);
     }
 };
 

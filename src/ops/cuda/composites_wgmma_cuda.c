@@ -5,7 +5,6 @@
 
 #include "attn_in/attn_in_many_args.h"
 #include "attn_out/attn_out_many_args.h"
-#include "combine/combine_args.h"
 #include "gpu/kernel.h"
 #include "ops/cuda/cache_cuda.h"
 #include "ops/cuda/few_rows_operands.h"
@@ -312,107 +311,4 @@ const struct op_variant attn_route_many_cuda = {
     .narrow = 1 << 1, /* normed */
     .run = run_route,
     .images = {"attn_out/attn_out_many.cu", "route/route.cu"},
-};
-
-/* ---- moe: gate, up and swiglu; down; weighted sum ---- */
-
-struct moe_space { /* grouped rows in bf16 */
-    size_t hidden; /* normed ones, then the experts' results */
-    size_t act, end;
-};
-
-static struct moe_space moe_place(const struct moe_args *a)
-{
-    struct moe_space s = {0};
-    int64_t rows = a->m * a->top_k;
-    s.hidden = piece(&s.end, many_rows_bytes(rows, a->hidden));
-    s.act = piece(&s.end, many_rows_bytes(rows, a->intermediate));
-    return s;
-}
-
-static size_t moe_workspace(const void *args, int workers)
-{
-    (void)workers;
-    return moe_place(args).end;
-}
-
-static bool can_run_moe(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
-{
-    const struct moe_args *a = args;
-    const struct tensor *const weights[] = {&a->gate, &a->up, &a->down};
-    (void)device;
-    for (int i = 0; i < 3; i++) {
-        if (!wgmma_serves(weights[i], why)) return false;
-        if (weights[i]->dtype != DTYPE_MXFP4) return few_rows_refuse(why, "it reads packed mxfp4");
-    }
-    if (a->hidden % WGMMA_K || a->intermediate % WGMMA_K)
-        return few_rows_refuse(why, "rows that are no multiple of 64");
-    if (!few_rows_aligned(a->x.data))
-        return few_rows_refuse(why, "rows at an address that is no multiple of 16");
-    return true;
-}
-
-static bool suits_moe(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
-{
-    const struct moe_args *a = args;
-    (void)device;
-    return many_rows_enough(routing_rows(&a->routing, a->m * a->top_k, a->gate.groups),
-                            FEW_ROWS_AN_EXPERT * a->gate.groups + 1, why);
-}
-
-static void run_moe(const struct op_context *context, const void *args)
-{
-    const struct moe_args *a = args;
-    int64_t rows = a->m * a->top_k;
-    const struct moe_space s = moe_place(a);
-    char *hidden = (char *)context->workspace + s.hidden, *act = (char *)context->workspace + s.act;
-    many_rows_operand(context->stream, rows, &a->normed, a->routing.token_of_row, hidden);
-    wgmma_multiply(context->stream,
-                   &(struct wgmma_product){.result = WGMMA_BF16,
-                                           .m = rows,
-                                           .w = a->gate,
-                                           .up = a->up,
-                                           .bias = a->gate_bias,
-                                           .up_bias = a->up_bias,
-                                           .group_offsets = a->routing.group_offsets,
-                                           .x = hidden,
-                                           .c = act,
-                                           .alpha = a->alpha,
-                                           .limit = a->limit,
-                                           .choice = context->choice});
-    wgmma_multiply(context->stream,
-                   &(struct wgmma_product){.result = WGMMA_BF16,
-                                           .m = rows,
-                                           .w = a->down,
-                                           .bias = a->down_bias,
-                                           .group_offsets = a->routing.group_offsets,
-                                           .x = act,
-                                           .c = hidden,
-                                           .choice = context->choice});
-    const struct combine_kernel_args sum = {.n = a->hidden,
-                                            .top_k = a->top_k,
-                                            .y = hidden,
-                                            .weight = a->routing.weight,
-                                            .row_of_slot = a->routing.row_of_slot,
-                                            .x = a->x.data};
-    gpu_put(context->stream, "combine/combine.cu",
-            a->routing.some_of ? "combine_bf16_own" : "combine_bf16",
-            &(struct gpu_launch){
-                .grid = {(unsigned)a->m}, .block = {COMBINE_BF16_THREADS}, .overlaps = true},
-            &sum);
-}
-
-const struct op_variant moe_many_cuda = {
-    .name = "moe_many_cuda",
-    .summary = "packed mxfp4; activations and the experts' results in bf16",
-    .numerics = NUMERICS_BF16,
-    .target = TARGET_CUDA,
-    .arch = {.major = 9, .alone = true},
-    .can_run = can_run_moe,
-    .suits = suits_moe,
-    .choices = &wgmma_moe_choices,
-    .narrow = 1 << 0, /* normed */
-    .workspace = moe_workspace,
-    .run = run_moe,
-    .images = {"gemm/round_rows.cu", "moe/moe_wgmma.cu", "combine/combine.cu"},
 };

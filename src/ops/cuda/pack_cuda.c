@@ -72,11 +72,23 @@ static size_t scales_at(const struct tensor *t)
     return (tiles * tile_bytes(t->cols) + ALIGN - 1) / ALIGN * ALIGN;
 }
 
+/* Then, of MXFP4, what kernels/pack/mxfp4_tiles.h says of rows. */
+static size_t largest_at(const struct tensor *t)
+{
+    return scales_at(t) + (size_t)t->groups * tile_count(tiles_of(t), t->rows) *
+                              tile_scales_bytes(tiles_of(t), t->cols);
+}
+
 size_t tensor_packed_bytes(const struct tensor *t)
 {
     if (!tensor_is_repacked(t)) return tensor_bytes(t);
-    return scales_at(t) + (size_t)t->groups * tile_count(tiles_of(t), t->rows) *
-                              tile_scales_bytes(tiles_of(t), t->cols);
+    if (t->dtype != DTYPE_MXFP4) return largest_at(t);
+    return largest_at(t) + (size_t)t->groups * tile_count(tiles_of(t), t->rows) * TILE_ROWS_MXFP4;
+}
+
+const uint8_t *tensor_row_largest(const struct tensor *packed)
+{
+    return (const uint8_t *)packed->data + largest_at(packed);
 }
 
 struct tensor tensor_packed(const struct tensor *t, void *memory)
@@ -102,7 +114,8 @@ static void put_rows(struct gpu_stream *stream, const void *from, int64_t rows, 
         .columns = out->cols,
         .from = from,
         .tiles = (uint8_t *)(uintptr_t)out->data + tile * tile_bytes(out->cols),
-        .scales = (uint8_t *)(uintptr_t)out->scales + tile * tile_scales_bytes(type, out->cols)};
+        .scales = (uint8_t *)(uintptr_t)out->scales + tile * tile_scales_bytes(type, out->cols),
+        .largest = (uint8_t *)(uintptr_t)out->data + largest_at(out) + tile * TILE_ROWS_MXFP4};
     gpu_put(stream, "pack/pack.cu", formats[out->dtype].kernel,
             &(struct gpu_launch){.grid = {tile_count(type, rows)}, .block = {PACK_THREADS}}, &args);
 }
@@ -155,6 +168,27 @@ const struct op_variant pack_weights_cuda = {
 
 /* ---- on the host ---- */
 
+static uint8_t largest_of(const struct block_mxfp4 *row, int64_t blocks)
+{
+    uint8_t largest = 0;
+    for (int64_t b = 0; b < blocks; b++) {
+        int used = 0;
+        for (size_t i = 0; i < sizeof row->nibbles; i++) used |= row[b].nibbles[i] & 0x77;
+        if (used && row[b].scale > largest) largest = row[b].scale;
+    }
+    return largest;
+}
+
+/* Of all rows of tiles, to `to`. */
+static void put_largest(const struct tensor *from, uint8_t *to)
+{
+    const int64_t rows = (int64_t)tile_count(TILES_MXFP4, from->rows) * TILE_ROWS_MXFP4;
+    for (int64_t g = 0; g < from->groups; g++)
+        for (int64_t r = 0; r < rows; r++)
+            *to++ =
+                r < from->rows ? largest_of(tensor_row(from, g, r), from->cols / BLOCK_MXFP4) : 0;
+}
+
 void tensor_pack_host(const struct tensor *t, void *memory, struct tensor *out)
 {
     const struct tensor from = *t; /* `out` may be the same */
@@ -166,8 +200,7 @@ void tensor_pack_host(const struct tensor *t, void *memory, struct tensor *out)
     const int type = tiles_of(&from);
     size_t codes = scales_at(&from);
     memset(memory, formats[from.dtype].zero, codes);
-    memset((char *)memory + codes, formats[from.dtype].no_scale,
-           tensor_packed_bytes(&from) - codes);
+    memset((char *)memory + codes, formats[from.dtype].no_scale, largest_at(&from) - codes);
     for (int64_t g = 0; g < from.groups; g++)
         for (uint32_t row = 0; row < from.rows; row++) {
             size_t tile =
@@ -179,4 +212,5 @@ void tensor_pack_host(const struct tensor *t, void *memory, struct tensor *out)
                 formats[from.dtype].put(stored, row % (uint32_t)TYPE_TILE_ROWS(type), column, at,
                                         scales);
         }
+    if (from.dtype == DTYPE_MXFP4) put_largest(&from, (uint8_t *)memory + largest_at(&from));
 }

@@ -14,6 +14,9 @@ size_t tensor_packed_bytes(const struct tensor *tensor);
 /* The tensor as it is in `memory`, once it is there. */
 struct tensor tensor_packed(const struct tensor *tensor, void *memory);
 
+/* Of one in MXFP4: for each row of its tiles the largest scale (kernels/pack/mxfp4_tiles.h). */
+const uint8_t *tensor_row_largest(const struct tensor *packed);
+
 /* Whether that layout is another one than the tensor's own. */
 bool tensor_is_repacked(const struct tensor *tensor);
 

@@ -5,6 +5,7 @@
 
 #include "gpu/kernel.h"
 #include "ops/cuda/few_rows_operands.h"
+#include "ops/cuda/i8_rows_operands.h"
 #include "ops/cuda/many_rows_operands.h"
 #include "ops/cuda/pack_cuda.h"
 
@@ -23,14 +24,17 @@ bool wgmma_serves(const struct tensor *w, char why[OP_REASON_MAX])
 static void map_rows(struct gpu_stream *stream, const struct wgmma_product *p, unsigned box,
                      struct tensor_map *map)
 {
-    uint64_t k = (uint64_t)many_rows_columns(p->w.cols);
+    const bool i8 = p->x_rows != NULL;
+    const uint64_t bytes =
+        i8 ? (uint64_t)i8_rows_columns(p->w.cols) : 2 * (uint64_t)many_rows_columns(p->w.cols);
+    const unsigned element = i8 ? 4 : 2; /* four numbers of int8 */
     gpu_put_map(stream,
                 &(struct gpu_tensor){.data = p->x,
-                                     .element = GPU_BF16,
+                                     .element = i8 ? GPU_U32 : GPU_BF16,
                                      .rank = 2,
-                                     .sizes = {k, (uint64_t)p->m},
-                                     .strides = {2 * k},
-                                     .box = {WGMMA_K, box},
+                                     .sizes = {bytes / element, (uint64_t)p->m},
+                                     .strides = {bytes},
+                                     .box = {WGMMA_ROW_BYTES / element, box},
                                      .swizzled = true},
                 map);
 }
@@ -49,9 +53,9 @@ static void map_plain(struct gpu_stream *stream, const struct tensor *w, unsigne
                 map);
 }
 
-/* Of tiles, a unit of 64 columns after the other (kernels/format_args.h). */
+/* Of tiles, `at_once` units of 64 columns after the other (kernels/format_args.h). */
 static void map_packed(struct gpu_stream *stream, const struct tensor *w, unsigned rows,
-                       struct tensor_map *map, struct tensor_map *scales)
+                       unsigned at_once, struct tensor_map *map, struct tensor_map *scales)
 {
     const int type = tensor_kernel_type(w);
     uint64_t units = unit_count(w->cols), tiles = (uint64_t)w->groups * tile_count(type, w->rows);
@@ -62,7 +66,7 @@ static void map_packed(struct gpu_stream *stream, const struct tensor *w, unsign
                                      .rank = 3,
                                      .sizes = {UNIT_BYTES / 4, units, tiles},
                                      .strides = {UNIT_BYTES, UNIT_BYTES * units},
-                                     .box = {UNIT_BYTES / 4, 1, box}},
+                                     .box = {UNIT_BYTES / 4, at_once, box}},
                 map);
     gpu_put_map(stream,
                 &(struct gpu_tensor){.data = w->scales,
@@ -70,7 +74,7 @@ static void map_packed(struct gpu_stream *stream, const struct tensor *w, unsign
                                      .rank = 3,
                                      .sizes = {bytes / 4, units, tiles},
                                      .strides = {bytes, bytes * units},
-                                     .box = {bytes / 4, 1, box}},
+                                     .box = {bytes / 4, at_once, box}},
                 scales);
 }
 
@@ -98,14 +102,15 @@ struct kind {
     int type, gated, warpgroups, tokens, cluster; /* type: of weights, as tensor_kernel_type */
     unsigned shared;
 };
-#define KIND(name, type, gated, warpgroups, tokens, stages, out, cluster)                          \
+#define KIND_OF(x, name, type, gated, warpgroups, tokens, stages, out, cluster)                    \
     {#name,                                                                                        \
      type,                                                                                         \
      gated,                                                                                        \
      warpgroups,                                                                                   \
      tokens,                                                                                       \
      cluster,                                                                                      \
-     WGMMA_SHARED_BYTES(type, gated, warpgroups, tokens, stages, out)},
+     WGMMA_SHARED_BYTES(type, x, gated, warpgroups, tokens, stages, out)},
+#define KIND(...) KIND_OF(WGMMA_ROWS_BF16, __VA_ARGS__)
 static const struct kind gemm_kinds[] = {WGMMA_DENSE_KINDS(KIND) WGMMA_Q8_0_KINDS(KIND)
                                              WGMMA_MXFP4_KINDS(KIND)};
 static const struct kind up_kinds[] = {WGMMA_MOE_UP_KINDS(KIND)};
@@ -114,6 +119,10 @@ static const struct kind added_kinds[] = {WGMMA_ATTN_OUT_KINDS(KIND)};
 static const struct kind moe_up_kinds[] = {WGMMA_MOE_KINDS_UP(KIND)};
 static const struct kind moe_down_kinds[] = {WGMMA_MOE_KINDS_DOWN(KIND)};
 #undef KIND
+#define KIND(...) KIND_OF(WGMMA_ROWS_I8, __VA_ARGS__)
+static const struct kind i8_up_kinds[] = {WGMMA_I8_KINDS_UP(KIND)};
+static const struct kind i8_down_kinds[] = {WGMMA_I8_KINDS_DOWN(KIND)};
+#undef KIND
 #define KIND(name, type, gated, warpgroups, tokens, stages, out, cluster) #name,
 static const char *const gemm_names[] = {WGMMA_DENSE_KINDS(KIND) WGMMA_Q8_0_KINDS(KIND)
                                              WGMMA_MXFP4_KINDS(KIND)};
@@ -121,6 +130,7 @@ static const char *const up_names[] = {WGMMA_MOE_UP_KINDS(KIND)};
 static const char *const heads_names[] = {WGMMA_ATTN_IN_KINDS(KIND)};
 static const char *const added_names[] = {WGMMA_ATTN_OUT_KINDS(KIND)};
 static const char *const moe_names[] = {WGMMA_MOE_KINDS_UP(KIND)};
+static const char *const i8_names[] = {WGMMA_I8_KINDS_UP(KIND)};
 #undef KIND
 #define KIND(name, type, gated, warpgroups, tokens, stages, out, cluster) +1
 enum {
@@ -128,6 +138,7 @@ enum {
     GEMM_KINDS = sizeof gemm_kinds / sizeof *gemm_kinds,
     MXFP4_KINDS = GEMM_KINDS - DENSE_KINDS,
     MOE_KINDS = sizeof moe_up_kinds / sizeof *moe_up_kinds,
+    I8_KINDS = sizeof i8_up_kinds / sizeof *i8_up_kinds,
 };
 #undef KIND
 
@@ -135,6 +146,7 @@ enum {
 static const struct kind *kinds_of(const struct wgmma_product *p, const char **file)
 {
     bool gated = p->up.data != NULL;
+    if (p->x_rows) return *file = "moe/moe_i8_wgmma.cu", gated ? i8_up_kinds : i8_down_kinds;
     switch (p->result) {
     case WGMMA_HEADS:
         return *file = "attn_in/attn_in_wgmma.cu", heads_kinds;
@@ -253,11 +265,22 @@ static int usual_moe(const void *args, const struct op_device *device)
     return rows <= MEAN_OF_64 * a->gate.groups ? 0 : rows <= MEAN_OF_128 * a->gate.groups ? 1 : 2;
 }
 
+/* The wider tiles where most experts then have one instead of two: weights are decoded once a tile.
+ */
+static int usual_i8(const void *args, const struct op_device *device)
+{
+    enum { MEAN = 200 };
+    const struct moe_args *a = args;
+    (void)device;
+    return routing_rows(&a->routing, a->m * a->top_k, a->gate.groups) > MEAN * a->gate.groups;
+}
+
 const struct op_choices wgmma_gemm_choices = {gemm_names, GEMM_KINDS, serves_gemm, usual_gemm};
 const struct op_choices wgmma_up_choices = {up_names, MXFP4_KINDS, NULL, usual_up};
 const struct op_choices wgmma_heads_choices = {heads_names, DENSE_KINDS, serves_heads, usual_heads};
 const struct op_choices wgmma_added_choices = {added_names, DENSE_KINDS, serves_added, usual_added};
 const struct op_choices wgmma_moe_choices = {moe_names, MOE_KINDS, NULL, usual_moe};
+const struct op_choices wgmma_i8_choices = {i8_names, I8_KINDS, NULL, usual_i8};
 
 static void map_weights(struct gpu_stream *stream, const struct wgmma_product *p,
                         const struct kind *kind, struct gemm_wgmma_args *args)
@@ -267,13 +290,14 @@ static void map_weights(struct gpu_stream *stream, const struct wgmma_product *p
         const struct tensor *const w[] = {&p->w, &p->heads->k, &p->heads->v};
         for (int i = 0; i < 3; i++) {
             if (p->w.layout == LAYOUT_TILES)
-                map_packed(stream, w[i], WGMMA_ROWS, &args->w[i], &args->scales[i]);
+                map_packed(stream, w[i], WGMMA_ROWS, 1, &args->w[i], &args->scales[i]);
             else
                 map_heads(stream, w[i], &args->w[i]);
         }
     } else if (p->w.layout == LAYOUT_TILES) {
-        map_packed(stream, &p->w, rows, &args->w[0], &args->scales[0]);
-        if (kind->gated) map_packed(stream, &p->up, rows, &args->w[1], &args->scales[1]);
+        const unsigned units = WGMMA_UNITS(p->x_rows ? WGMMA_ROWS_I8 : WGMMA_ROWS_BF16);
+        map_packed(stream, &p->w, rows, units, &args->w[0], &args->scales[0]);
+        if (kind->gated) map_packed(stream, &p->up, rows, units, &args->w[1], &args->scales[1]);
     } else {
         map_plain(stream, &p->w, rows, &args->w[0]);
     }
@@ -314,6 +338,11 @@ void wgmma_multiply(struct gpu_stream *stream, const struct wgmma_product *p)
         .plain_scales = {p->w.scales, gated ? p->up.scales : p->w.scales},
         .plain_x = p->x,
     };
+    if (p->x_rows) {
+        args.x_rows = p->x_rows;
+        args.largest[0] = tensor_row_largest(&p->w);
+        if (gated) args.largest[1] = tensor_row_largest(&p->up);
+    }
     map_weights(stream, p, kind, &args);
     if (p->heads) set_heads(p, &args);
     for (int i = 0; i < (varies ? WGMMA_BOXES : 1); i++)

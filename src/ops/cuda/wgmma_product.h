@@ -14,10 +14,10 @@
 bool wgmma_serves(const struct tensor *w, char why[OP_REASON_MAX]);
 
 /* The tiles of dense products, of bf16 and Q8_0, and of products of packed MXFP4; of gated ones; of
- * WGMMA_HEADS; of WGMMA_ADDED; of WGMMA_BF16, the same number for the gated product and the other.
- */
+ * WGMMA_HEADS; of WGMMA_ADDED; of WGMMA_BF16, the same number for the gated product and the other;
+ * of those with rows in int8. */
 extern const struct op_choices wgmma_gemm_choices, wgmma_up_choices, wgmma_heads_choices,
-    wgmma_added_choices, wgmma_moe_choices;
+    wgmma_added_choices, wgmma_moe_choices, wgmma_i8_choices;
 
 /* Where the results of q, k and v go (WGMMA_HEADS), besides c, which gets q's. */
 struct wgmma_heads {
@@ -35,7 +35,8 @@ struct wgmma_product {
     struct tensor w, up; /* up.data NULL: plain */
     const float *bias, *up_bias;
     const int32_t *group_offsets; /* or NULL */
-    const void *x;                /* of many_rows_operand */
+    const void *x;                /* of many_rows_operand, or of i8_rows_put */
+    const struct i8_row *x_rows;  /* of i8_rows_put, or NULL; MXFP4 and WGMMA_BF16 alone */
     void *c;                      /* float32, or bf16 as `result` says */
     float alpha, limit;
     int choice; /* of those of the result; WGMMA_F32: of wgmma_gemm_choices, gated wgmma_up_choices
