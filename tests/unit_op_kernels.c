@@ -339,7 +339,7 @@ static void changed_files_are_of_the_ops_that_launch_them(void **state)
         "embed rmsnorm gemm matmul rope kv_write attention add route swiglu combine sample "
         "pack_weights "
         "attn_in attn_out moe_up moe_down moe head grouped_gemm pack_scaled axpby gated_embed "
-        "relu2 softcap self_attention self_attention_backward rmsnorm_backward rotary_norm "
+        "relu2 softcap silu_mul self_attention self_attention_backward rmsnorm_backward rotary_norm "
         "rotary_norm_backward relu2_backward axpby_backward gated_embed_backward smear "
         "smear_backward embed_backward cross_entropy cross_entropy_block "
         "cross_entropy_block_backward weighted_sum sum_squares convert adamw "
