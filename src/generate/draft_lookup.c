@@ -1,11 +1,11 @@
-/* A table has for every three tokens where they were followed by something last, and each place the
- * one before it, as compressors have. What three tokens are followed by is often another each time,
- * so the places are compared by how much before them is as at the end of the text. Keys that meet
- * in one entry cost tries, never right guesses: the text is compared. */
-#include "generate/draft.h"
-
+/* Looking up. A table has for every three tokens where they were followed by something last, and
+ * each place the one before it, as compressors have. What three tokens are followed by is often
+ * another each time, so the places are compared by how much before them is as at the end of the
+ * text. Keys that meet in one entry cost tries, never right guesses: the text is compared. */
 #include <stdlib.h>
 #include <string.h>
+
+#include "generate/draft_source.h"
 
 /* How many guesses are tried first, and again behind a rest: enough to see whether they are worth
  * it, few enough to lose little. */
@@ -14,7 +14,8 @@ enum { LENGTH_FIRST = 4, REST_FIRST = 8, REST_MOST = 64 };
  * needed. */
 enum { TRIES = 64, SAME_MOST = 32 };
 
-struct draft {
+struct lookup {
+    struct draft draft;
     int64_t capacity, most, n;
     int32_t *text;   /* [capacity] */
     int32_t *places; /* [mask + 1] what follows the key is at text[place]; 0: nothing is known */
@@ -24,7 +25,12 @@ struct draft {
     int64_t rest, left; /* tokens without guesses behind the next wrong ones; still to come */
 };
 
-static void begin(struct draft *d)
+static struct lookup *own(struct draft *d)
+{
+    return (struct lookup *)d;
+}
+
+static void begin(struct lookup *d)
 {
     d->n = 0;
     d->length = LENGTH_FIRST < d->most ? LENGTH_FIRST : d->most;
@@ -32,52 +38,24 @@ static void begin(struct draft *d)
     d->left = 0;
 }
 
-enum sol_status draft_create(int64_t capacity, int64_t most, struct draft **out)
+static void destroy(struct draft *draft)
 {
-    uint32_t entries = 64;
-    *out = NULL;
-    if (capacity < 1 || capacity > 1 << 30 || most < 1 || most > DRAFT_MOST)
-        return status_set(SOL_E_ARGUMENT,
-                          "guesses for a text of %lld tokens, %lld at a time; 1 to 2^30 and 1 to "
-                          "%d are possible",
-                          (long long)capacity, (long long)most, (int)DRAFT_MOST);
-    while (entries < 2 * capacity) entries *= 2;
-    struct draft *d = calloc(1, sizeof *d);
-    if (d) {
-        d->text = malloc((size_t)capacity * sizeof *d->text);
-        d->places = calloc(entries, sizeof *d->places);
-        d->before = malloc((size_t)capacity * sizeof *d->before);
-    }
-    if (!d || !d->text || !d->places || !d->before) {
-        draft_destroy(d);
-        return status_set(SOL_E_MEMORY, "no memory for guesses of a text of %lld tokens",
-                          (long long)capacity);
-    }
-    d->capacity = capacity;
-    d->most = most;
-    d->mask = entries - 1;
-    begin(d);
-    *out = d;
-    return SOL_OK;
-}
-
-void draft_destroy(struct draft *d)
-{
-    if (!d) return;
+    struct lookup *d = own(draft);
     free(d->before);
     free(d->places);
     free(d->text);
     free(d);
 }
 
-void draft_reset(struct draft *d)
+static void reset(struct draft *draft)
 {
+    struct lookup *d = own(draft);
     memset(d->places, 0, ((size_t)d->mask + 1) * sizeof *d->places);
     begin(d);
 }
 
 /* Of the tokens before `end`. */
-static int32_t *place_of(const struct draft *d, int64_t end)
+static int32_t *place_of(const struct lookup *d, int64_t end)
 {
     uint64_t hash = 0;
     for (int64_t i = end - DRAFT_KEY; i < end; i++)
@@ -85,8 +63,9 @@ static int32_t *place_of(const struct draft *d, int64_t end)
     return &d->places[(uint32_t)(hash >> 32) & d->mask];
 }
 
-void draft_add(struct draft *d, const int32_t *tokens, int64_t n)
+static void add(struct draft *draft, const int32_t *tokens, int64_t n)
 {
+    struct lookup *d = own(draft);
     for (int64_t i = 0; i < n; i++, d->n++) {
         if (d->left) d->left--;
         if (d->n >= d->capacity) continue;
@@ -99,7 +78,7 @@ void draft_add(struct draft *d, const int32_t *tokens, int64_t n)
 }
 
 /* How many tokens before a place are those at the end of the text. */
-static int64_t same_before(const struct draft *d, int64_t place)
+static int64_t same_before(const struct lookup *d, int64_t place)
 {
     int64_t same = 0;
     while (same < SAME_MOST && same < place &&
@@ -109,7 +88,7 @@ static int64_t same_before(const struct draft *d, int64_t place)
 }
 
 /* Of equal ones the last; 0: there is none. */
-static int64_t best_place(const struct draft *d)
+static int64_t best_place(const struct lookup *d)
 {
     int64_t best = 0, most = DRAFT_KEY - 1;
     int tries = 0;
@@ -123,19 +102,23 @@ static int64_t best_place(const struct draft *d)
     return best;
 }
 
-int64_t draft_guess(struct draft *d, int64_t most, int32_t guesses[DRAFT_MOST])
+static enum sol_status guess(struct draft *draft, int64_t most, int32_t *guesses, int64_t *n)
 {
+    const struct lookup *d = own(draft);
+    *n = 0;
     if (most > d->length) most = d->length;
-    if (most < 1 || d->left || d->n <= DRAFT_KEY || d->n > d->capacity) return 0;
+    if (most < 1 || d->left || d->n <= DRAFT_KEY || d->n > d->capacity) return SOL_OK;
     const int64_t place = best_place(d);
-    if (!place) return 0;
+    if (!place) return SOL_OK;
     for (int64_t i = 0; i < most; i++)
         guesses[i] = place + i < d->n ? d->text[place + i] : guesses[place + i - d->n];
-    return most;
+    *n = most;
+    return SOL_OK;
 }
 
-void draft_learn(struct draft *d, int64_t guessed, int64_t right)
+static void learn(struct draft *draft, int64_t guessed, int64_t right)
 {
+    struct lookup *d = own(draft);
     if (right == guessed) d->length *= 2;
     if (right < guessed) d->length = right ? right + 1 : d->length / 2;
     if (d->length > d->most) d->length = d->most;
@@ -144,4 +127,37 @@ void draft_learn(struct draft *d, int64_t guessed, int64_t right)
     d->left = d->rest;
     d->length = d->most < 2 ? d->most : 2;
     if (d->rest < REST_MOST) d->rest *= 2;
+}
+
+static const struct draft_source source = {
+    .destroy = destroy, .reset = reset, .add = add, .guess = guess, .learn = learn};
+
+enum sol_status draft_create(int64_t capacity, int64_t most, struct draft **out)
+{
+    uint32_t entries = 64;
+    *out = NULL;
+    SOL_TRY(draft_check_most(most));
+    if (capacity < 1 || capacity > 1 << 30)
+        return status_set(SOL_E_ARGUMENT,
+                          "guesses for a text of %lld tokens; 1 to 2^30 are possible",
+                          (long long)capacity);
+    while (entries < 2 * capacity) entries *= 2;
+    struct lookup *d = calloc(1, sizeof *d);
+    if (d) {
+        d->text = malloc((size_t)capacity * sizeof *d->text);
+        d->places = calloc(entries, sizeof *d->places);
+        d->before = malloc((size_t)capacity * sizeof *d->before);
+    }
+    if (!d || !d->text || !d->places || !d->before) {
+        if (d) destroy(&d->draft);
+        return status_set(SOL_E_MEMORY, "no memory for guesses of a text of %lld tokens",
+                          (long long)capacity);
+    }
+    d->draft.source = &source;
+    d->capacity = capacity;
+    d->most = most;
+    d->mask = entries - 1;
+    begin(d);
+    *out = &d->draft;
+    return SOL_OK;
 }
