@@ -91,7 +91,7 @@ static enum sol_status take_memory(struct eagle *e)
                                  .n_kv_heads = c->n_kv_heads,
                                  .head_dim = c->head_dim,
                                  .capacity = (p->context + KV_BLOCK - 1) / KV_BLOCK * KV_BLOCK};
-    e->size = point(e, NULL);
+    e->size = point(e, plan_nowhere);
     const size_t pinned = (size_t)(3 * e->most_rows + 1) * sizeof(int32_t);
     if (e->gpu) {
         struct gpu_stream *stream = engine_context(e->engine)->stream;

@@ -30,7 +30,7 @@ struct eagle_plan {
     int64_t rows;
     bool carried;
 };
-enum { EAGLE_PLANS = 24 }; /* of steps that check guesses there are 2 * DRAFT_MOST at most */
+enum { EAGLE_PLANS = 24 }; /* steps that check guesses have 17 shapes at most */
 
 struct eagle {
     struct engine *engine;
