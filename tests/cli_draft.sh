@@ -9,15 +9,16 @@ cd "$work" || exit 1
 ids() { python3 -c 'import json, sys; j = json.load(sys.stdin); print(j["stop"], j["stop_token"], j["text"], j["ids"])' <out; }
 counts() { python3 -c 'import json, sys; print(json.load(sys.stdin)["draft"][sys.argv[1]])' "$1" <out; }
 
-# same N ARGUMENT...: the same with up to N guesses; how many were right comes on top of $right
+# same N ARGUMENT...: the same with up to N guesses, from ${source[@]}; how many were right comes on top of $right
 right=0
+source=()
 same() {
     local n=$1 alone
     shift
     run 0 run "$@" --exact --json -q
     alone=$(ids)
     grep -q '"draft"' out && fail "guesses without --draft"
-    run 0 run "$@" --exact --json -q --draft "$n"
+    run 0 run "$@" --exact --json -q --draft "$n" "${source[@]}"
     is "$* --draft $n" "$(ids)" "$alone"
     is "most" "$(counts most)" "$n"
     [ "$(counts accepted)" -le "$(counts guessed)" ] || fail "more were right than there were"
@@ -67,10 +68,11 @@ head=$SOL_SOURCE_DIR/models/builtin-eagle3
 for i in 1 2 3; do echo "I saw the old man, who was then in the house of his father, and asked what he wished for. "; done >prose
 if [ -d "$head" ]; then
     right=0
-    same 4 -f prose -n 120 --greedy --draft-model "$head"
-    same 8 -f prose -n 120 --seed 3 --temperature 0.5 --draft-model "$head"
-    same 2 -f prose -n 120 --seed 4 --temperature 1 --top-p 0.9 --draft-model "$head" -b 16
-    same 4 -p 'A list: {"a": 1, "b":' --json-object -n 60 --seed 2 --temperature 0.3 --draft-model "$head"
+    source=(--draft-model "$head")
+    same 4 -f prose -n 120 --greedy
+    same 8 -f prose -n 120 --seed 3 --temperature 0.5
+    same 2 -f prose -n 120 --seed 4 --temperature 1 --top-p 0.9 -b 16
+    same 4 -p 'A list: {"a": 1, "b":' --json-object -n 60 --seed 2 --temperature 0.3
     [ $right -gt 150 ] || fail "only $right guesses of the head were right"
     for text in 'How do I benchmark a model?' 'Who are you?'; do
         run 0 chat -p "$text" --exact --greedy --json -q

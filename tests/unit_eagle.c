@@ -308,7 +308,7 @@ static void check_vector(struct model *model, const struct eagle_head *head, con
         }
         print_message("%lld tokens, guess %lld: relative error %.1e\n", (long long)n,
                       (long long)k + 1, sqrt(error / size));
-        assert_true(sqrt(error / size) < 2e-4);
+        assert_true(sqrt(error / size) < 2e-5);
     }
     close_pair(&p);
 }

@@ -52,7 +52,7 @@ static void describe(const struct eagle *e, struct line lines[LINES])
         {AT(inv_freq), (size_t)c->head_dim / 2 * f, BEGIN, END},
         {AT(draw), sizeof(struct sample_draw), BEGIN, END},
         {AT(guess), sizeof(int32_t), OUTPUT, END},
-        {AT(rows), 3 * rows * sizeof(int32_t), BEGIN, END},
+        {AT(rows), 3 * (rows + 1) * sizeof(int32_t), BEGIN, END},
         {AT(kv.k), cache, BEGIN, END},
         {AT(kv.v), cache, BEGIN, END},
     };
@@ -76,9 +76,17 @@ static size_t point(struct eagle *e, char *memory)
     return size;
 }
 
-static void split_rows(struct batch *b, int32_t *rows, int64_t most)
+static struct batch split_rows(int32_t *rows, int64_t most)
 {
-    *b = (struct batch){.token = rows, .position = rows + most, .sequence = rows + 2 * most};
+    return (struct batch){.token = rows, .position = rows + most, .sequence = rows + 2 * most};
+}
+
+static void point_rows(struct eagle_rows *r, int32_t *rows, int32_t *host, int64_t most)
+{
+    r->most = most;
+    r->batch = split_rows(rows, most);
+    r->host = split_rows(host, most);
+    if (host != rows) r->batch.host = &r->host;
 }
 
 /* The cache has room for the engine's context, so that it is no ring that comes round. */
@@ -92,7 +100,8 @@ static enum sol_status take_memory(struct eagle *e)
                                  .head_dim = c->head_dim,
                                  .capacity = (p->context + KV_BLOCK - 1) / KV_BLOCK * KV_BLOCK};
     e->size = point(e, plan_nowhere);
-    const size_t pinned = (size_t)(3 * e->most_rows + 1) * sizeof(int32_t);
+    const int64_t most = e->most_rows;
+    const size_t pinned = (size_t)(3 * (most + 1) + 1) * sizeof(int32_t);
     if (e->gpu) {
         struct gpu_stream *stream = engine_context(e->engine)->stream;
         SOL_TRY(gpu_alloc(e->gpu, "draft head", e->size, &e->memory));
@@ -102,9 +111,9 @@ static enum sol_status take_memory(struct eagle *e)
         SOL_TRY(pages_alloc(e->size, &e->memory));
     }
     point(e, e->memory);
-    split_rows(&e->batch, e->at.rows, e->most_rows);
-    split_rows(&e->host, e->gpu ? e->pinned : e->at.rows, e->most_rows);
-    if (e->gpu) e->batch.host = &e->host;
+    int32_t *rows = e->at.rows, *host = e->gpu ? e->pinned : rows;
+    point_rows(&e->step, rows, host, most);
+    point_rows(&e->one, rows + 3 * most, host + 3 * most, 1);
     return SOL_OK;
 }
 
@@ -215,12 +224,12 @@ static enum sol_status run(const struct eagle *e, struct plan *plan)
     return plan_run(plan, engine_context(e->engine), false, NULL);
 }
 
-static enum sol_status send_rows(struct eagle *e, int64_t n)
+static enum sol_status send_rows(const struct eagle *e, struct eagle_rows *rows, int64_t n)
 {
-    e->batch.n_tokens = e->host.n_tokens = n;
+    rows->batch.n_tokens = rows->host.n_tokens = n;
     if (!e->gpu) return SOL_OK;
-    return gpu_copy_in(engine_context(e->engine)->stream, e->at.rows, e->host.token,
-                       (size_t)(3 * e->most_rows) * sizeof(int32_t));
+    return gpu_copy_in(engine_context(e->engine)->stream, rows->batch.token, rows->host.token,
+                       (size_t)(3 * rows->most) * sizeof(int32_t));
 }
 
 static enum sol_status copy_state(const struct eagle *e, float *to, const float *from)
@@ -256,11 +265,11 @@ static enum sol_status take_rows(void *arg, const struct batch *rows, const floa
     if (carried) SOL_TRY(copy_state(e, e->at.states, state_of(e, first - 1)));
     e->n = 0;
     for (int64_t i = carried ? 0 : 1, to = 0; i < n; i++, to++) {
-        e->host.token[to] = b->token[i];
-        e->host.position[to] = b->position[i] - 1;
-        e->host.sequence[to] = 0;
+        e->step.host.token[to] = b->token[i];
+        e->step.host.position[to] = b->position[i] - 1;
+        e->step.host.sequence[to] = 0;
     }
-    SOL_TRY(send_rows(e, n - 1 + carried));
+    SOL_TRY(send_rows(e, &e->step, n - 1 + carried));
     SOL_TRY(run(e, plan));
     e->first = first;
     e->n = n;
@@ -273,13 +282,13 @@ static enum sol_status guess_one(struct eagle *e, int32_t token, int64_t positio
 {
     struct gpu_stream *stream = engine_context(e->engine)->stream;
     const int32_t *guess = e->at.guess;
-    e->host.token[0] = token;
-    e->host.position[0] = (int32_t)position;
-    e->host.sequence[0] = 0;
-    SOL_TRY(send_rows(e, 1));
+    *e->one.host.token = token;
+    *e->one.host.position = (int32_t)position;
+    *e->one.host.sequence = 0;
+    SOL_TRY(send_rows(e, &e->one, 1));
     SOL_TRY(run(e, e->guessing));
     if (e->gpu) {
-        int32_t *there = (int32_t *)e->pinned + 3 * e->most_rows;
+        int32_t *there = (int32_t *)e->pinned + 3 * (e->most_rows + 1);
         SOL_TRY(gpu_copy_out(stream, there, guess, sizeof *there));
         SOL_TRY(gpu_wait(stream));
         guess = there;
@@ -322,6 +331,8 @@ size_t eagle_memory(const struct eagle *e)
 }
 
 /* ---- life ---- */
+
+_Static_assert((int)EAGLE_FEATURES <= (int)ENGINE_FEATURES_MAX, "an engine keeps as many");
 
 void eagle_engine_params(struct engine_params *params, const struct eagle_head *head)
 {

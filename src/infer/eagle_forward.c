@@ -29,13 +29,14 @@ static void join(struct plan *plan, const float *blocks, int64_t n, struct matri
                                     .y = y});
 }
 
-static void rotate(struct plan *plan, const struct eagle *e, int64_t heads, struct matrix x)
+static void rotate(struct plan *plan, const struct eagle *e, const struct batch *batch,
+                   int64_t heads, struct matrix x)
 {
     plan_call(plan, &op_rope,
               &(struct rope_args){.m = x.rows,
                                   .n_heads = heads,
                                   .head_dim = e->head->layer.head_dim,
-                                  .batch = &e->batch,
+                                  .batch = batch,
                                   .inv_freq = e->at.inv_freq,
                                   .scale = 1,
                                   .x = x});
@@ -47,7 +48,8 @@ static void add(struct plan *plan, struct matrix y, struct matrix x)
 }
 
 /* From tokens, and states x, to the cache. Returns what queries are made of. */
-static struct matrix write_keys(struct plan *plan, const struct eagle *e, struct matrix x)
+static struct matrix write_keys(struct plan *plan, const struct eagle *e, const struct batch *batch,
+                                struct matrix x)
 {
     const struct model_config *c = &e->head->layer;
     const struct eagle_weights *w = &e->weights;
@@ -56,15 +58,15 @@ static struct matrix write_keys(struct plan *plan, const struct eagle *e, struct
     const struct matrix both = matrix_f32(e->at.both, m, 2 * c->hidden);
     const struct matrix k = matrix_f32(e->at.k, m, width), v = matrix_f32(e->at.v, m, width);
     plan_call(plan, &op_embed,
-              &(struct embed_args){.m = m, .batch = &e->batch, .table = e->embed, .x = embeds});
+              &(struct embed_args){.m = m, .batch = batch, .table = e->embed, .x = embeds});
     norm(plan, e, w->embed_norm, embeds, matrix_f32(e->at.normed, m, c->hidden));
     norm(plan, e, w->hidden_norm, x, matrix_f32(e->at.normed + m * c->hidden, m, c->hidden));
     join(plan, e->at.normed, 2, both);
     product(plan, both, w->wk, k);
     product(plan, both, w->wv, v);
-    rotate(plan, e, c->n_kv_heads, k);
+    rotate(plan, e, batch, c->n_kv_heads, k);
     plan_call(plan, &op_kv_write,
-              &(struct kv_write_args){.m = m, .batch = &e->batch, .k = k, .v = v, .kv = e->at.kv});
+              &(struct kv_write_args){.m = m, .batch = batch, .k = k, .v = v, .kv = e->at.kv});
     return both;
 }
 
@@ -76,7 +78,7 @@ void eagle_build_rows(struct plan *plan, const struct eagle *e, const float *fea
     join(plan, features, EAGLE_FEATURES, joined);
     product(plan, joined, e->weights.fc, matrix_f32(e->at.states + hidden, rows, hidden));
     if (rows + carried > 1)
-        write_keys(plan, e,
+        write_keys(plan, e, &e->step.batch,
                    matrix_f32(e->at.states + (carried ? 0 : hidden), rows - 1 + carried, hidden));
 }
 
@@ -85,6 +87,7 @@ void eagle_build_guess(struct plan *plan, const struct eagle *e)
     const struct model_config *c = &e->head->layer;
     const struct eagle_weights *w = &e->weights;
     const struct eagle_buffers *b = &e->at;
+    const struct batch *batch = &e->one.batch;
     const int64_t width = c->n_heads * c->head_dim;
     const struct matrix x = matrix_f32(b->x, 1, c->hidden), out = matrix_f32(b->out, 1, c->hidden);
     const struct matrix q = matrix_f32(b->q, 1, width), attn = matrix_f32(b->attn, 1, width);
@@ -93,12 +96,11 @@ void eagle_build_guess(struct plan *plan, const struct eagle *e)
     const struct matrix up = matrix_f32(b->up, 1, c->intermediate);
     const struct matrix logits = matrix_f32(b->logits, 1, e->head->draft_vocab);
 
-    product(plan, write_keys(plan, e, x), w->wq, q);
-    rotate(plan, e, c->n_heads, q);
-    plan_call(
-        plan, &op_attention,
-        &(struct attention_args){
-            .m = 1, .n_heads = c->n_heads, .batch = &e->batch, .q = q, .kv = b->kv, .out = attn});
+    product(plan, write_keys(plan, e, batch, x), w->wq, q);
+    rotate(plan, e, batch, c->n_heads, q);
+    plan_call(plan, &op_attention,
+              &(struct attention_args){
+                  .m = 1, .n_heads = c->n_heads, .batch = batch, .q = q, .kv = b->kv, .out = attn});
     product(plan, attn, w->wo, out);
     add(plan, out, x);
 

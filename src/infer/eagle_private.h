@@ -20,8 +20,14 @@ struct eagle_buffers {
     float *inv_freq;
     struct sample_draw *draw;
     int32_t *guess; /* in the draft vocabulary */
-    int32_t *rows;  /* [3][R] token, position, sequence */
+    int32_t *rows;  /* [3][R] token, position, sequence; behind them those of a guess, [3][1] */
     struct kv_layer kv;
+};
+
+/* Rows as the ops read them, and as the host writes them. */
+struct eagle_rows {
+    struct batch batch, host;
+    int64_t most;
 };
 
 /* A step's rows, of which a plan is made once. `carried`: the row before them is there too. */
@@ -40,7 +46,7 @@ struct eagle {
     struct gpu *gpu;
     int64_t target_hidden, most_rows;
     struct eagle_buffers at;
-    struct batch batch, host;
+    struct eagle_rows step, one; /* of a step, of a guess */
     void *memory, *pinned, *uploaded;
     size_t size, uploaded_bytes;
     int64_t first, n; /* the engine's positions whose states there are */
