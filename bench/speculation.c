@@ -5,16 +5,22 @@
  *
  *     cc -O2 -D_GNU_SOURCE -Isrc -Iinclude -Ikernels bench/speculation.c build/libsol.a -ljansson \
  *        -lsqlite3 -lnettle -lm -ldl -lpthread -o speculation
- *     ./speculation cpu|cuda MODEL BEFORE AFTER TOKENS GUESSES ROUNDS
+ *     ./speculation cpu|cuda MODEL BEFORE AFTER TOKENS GUESSES ROUNDS [HEAD [record|replay FILE]]
  *
- * TOKENS: of AFTER, at most. */
+ * TOKENS: of AFTER, at most. HEAD: a folder with an EAGLE-3 head that guesses, instead of looking
+ * up. record: writes how many guesses of each step were right. replay: the head is run for its
+ * time, and of what it guesses so many are made right as FILE says, step after step, round and
+ * round; so a model with random weights, and a head that knows nothing of it (bench/eagle_head.py),
+ * take the time that a trained one takes where that many are right. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
+#include "generate/draft_source.h"
 #include "generate/generate.h"
 #include "gpu/device.h"
+#include "infer/eagle.h"
 
 struct bench {
     struct model *model;
@@ -22,6 +28,19 @@ struct bench {
     struct token_list before, after;
     int64_t tokens, guesses;
     uint32_t *allowed;
+    struct eagle_head *head; /* NULL: looked up */
+    struct eagle *eagle;
+    FILE *record;
+    int *right; /* [n_right] to be replayed; NULL: none */
+    int64_t n_right;
+};
+
+/* What the head guesses, recorded or replaced. */
+struct observed {
+    struct draft draft;
+    struct draft *inner;
+    struct bench *bench;
+    int64_t at, step; /* of the newest token in AFTER */
 };
 
 static void must(enum sol_status status)
@@ -42,7 +61,86 @@ static void read_tokens(const struct model *model, const char *path, struct toke
     must(tokenizer_encode(model->tokenizer, text, n, false, out));
 }
 
-static void open_bench(struct bench *b, char **argv)
+static void read_right(struct bench *b, const char *path)
+{
+    FILE *f = fopen(path, "r");
+    int right;
+    b->right = calloc(1 << 16, sizeof *b->right);
+    while (f && b->right && b->n_right < 1 << 16 && fscanf(f, "%d", &right) == 1)
+        b->right[b->n_right++] = right;
+    if (!b->n_right) fprintf(stderr, "no numbers in %s\n", path);
+    if (!b->n_right) exit(1);
+    fclose(f);
+}
+
+/* ---- a head, looked at ---- */
+
+static void observed_destroy(struct draft *d)
+{
+    draft_destroy(((struct observed *)d)->inner);
+    free(d);
+}
+
+static void observed_reset(struct draft *d)
+{
+    draft_reset(((struct observed *)d)->inner);
+}
+
+static void observed_add(struct draft *d, const int32_t *tokens, int64_t n)
+{
+    struct observed *o = (struct observed *)d;
+    draft_add(o->inner, tokens, n);
+    o->at += n;
+}
+
+/* The first that is to be wrong is the right one's neighbour. */
+static enum sol_status observed_guess(struct draft *d, int64_t most, int32_t *guesses, int64_t *n)
+{
+    struct observed *o = (struct observed *)d;
+    const struct bench *b = o->bench;
+    const enum sol_status status = draft_guess(o->inner, most, guesses, n);
+    if (status != SOL_OK || !b->right) return status;
+    const int64_t right = b->right[o->step++ % b->n_right];
+    for (int64_t i = 0; i < *n; i++) {
+        const int64_t behind = o->at - (int64_t)b->before.count + i;
+        guesses[i] = behind < (int64_t)b->after.count ? b->after.ids[behind] : 0;
+        if (i >= right) guesses[i] = (guesses[i] + 1) % (int32_t)b->model->config.vocab;
+    }
+    return SOL_OK;
+}
+
+static void observed_learn(struct draft *d, int64_t guessed, int64_t right)
+{
+    struct observed *o = (struct observed *)d;
+    (void)guessed;
+    if (o->bench->record) fprintf(o->bench->record, "%lld\n", (long long)right);
+}
+
+static const struct draft_source observed_source = {observed_destroy, observed_reset, observed_add,
+                                                    observed_guess, observed_learn};
+
+static struct draft *observe(struct bench *b)
+{
+    struct observed *o = calloc(1, sizeof *o);
+    if (!o) exit(1);
+    *o = (struct observed){.draft = {&observed_source}, .bench = b};
+    must(draft_create_eagle(b->eagle, b->guesses, &o->inner));
+    return &o->draft;
+}
+
+/* ---- a round ---- */
+
+static void open_head(struct bench *b, int argc, char **argv, struct engine_params *params)
+{
+    if (argc < 9) return;
+    must(eagle_head_open(argv[8], &b->model->config, &b->head));
+    eagle_engine_params(params, b->head);
+    if (argc < 11) return;
+    if (strcmp(argv[9], "replay") == 0) read_right(b, argv[10]);
+    if (strcmp(argv[9], "record") == 0) b->record = fopen(argv[10], "w");
+}
+
+static void open_bench(struct bench *b, int argc, char **argv)
 {
     struct engine_params p;
     struct model *builtin;
@@ -56,7 +154,9 @@ static void open_bench(struct bench *b, char **argv)
     if (b->tokens > (int64_t)b->after.count) b->tokens = (int64_t)b->after.count;
     p.context = ((int64_t)b->before.count + b->tokens + 127) / 128 * 128;
     speculation_engine_params(&p, b->guesses);
+    open_head(b, argc, argv, &p);
     must(engine_create(b->model, &p, &b->engine));
+    if (b->head) must(eagle_create(b->engine, b->head, &b->eagle));
     b->allowed = calloc((size_t)(b->model->config.vocab + 31) / 32, sizeof *b->allowed);
     if (!b->allowed) exit(1);
 }
@@ -97,7 +197,10 @@ static double write_text(struct bench *b, struct draft *draft, struct speculatio
 static double write_guessed(struct bench *b, struct speculation_counts *counts)
 {
     struct draft *draft;
-    must(draft_create(engine_params_of(b->engine)->context, b->guesses, &draft));
+    if (b->head)
+        draft = observe(b);
+    else
+        must(draft_create(engine_params_of(b->engine)->context, b->guesses, &draft));
     draft_add(draft, b->before.ids, (int64_t)b->before.count);
     const double rate = write_text(b, draft, counts);
     draft_destroy(draft);
@@ -106,13 +209,16 @@ static double write_guessed(struct bench *b, struct speculation_counts *counts)
 
 int main(int argc, char **argv)
 {
-    if (argc != 8) {
-        fprintf(stderr, "usage: %s cpu|cuda MODEL BEFORE AFTER TOKENS GUESSES ROUNDS\n", argv[0]);
+    if (argc < 8 || argc == 10 || argc > 11) {
+        fprintf(stderr,
+                "usage: %s cpu|cuda MODEL BEFORE AFTER TOKENS GUESSES ROUNDS [HEAD "
+                "[record|replay FILE]]\n",
+                argv[0]);
         return 2;
     }
     struct bench b = {.tokens = atoll(argv[5]), .guesses = atoll(argv[6])};
     struct speculation_counts counts;
-    open_bench(&b, argv);
+    open_bench(&b, argc, argv);
     write_text(&b, NULL, &counts);
     for (int64_t round = 0; round < atoll(argv[7]); round++) {
         const double without = write_text(&b, NULL, &counts);
@@ -123,6 +229,10 @@ int main(int argc, char **argv)
                (long long)counts.accepted, (long long)counts.guessed);
         fflush(stdout);
     }
+    if (b.record) fclose(b.record);
+    free(b.right);
+    eagle_destroy(b.eagle);
+    eagle_head_close(b.head);
     engine_destroy(b.engine);
     model_close(b.model);
     token_list_free(&b.before);

@@ -184,7 +184,7 @@ small embed=m=3,n=64 rmsnorm=m=3 gemm=m=5,n=64,k=96,dtype=q8_0 gemm=m=9,n=64,k=6
     kv_write=m=4,sequences=2,depth=9 attention=m=4,sequences=4,depth=200 attention=m=9,depth=200,window=128 add=m=3 \
     grouped_gemm=m=9,n=40,k=64,groups=3,results=f32,scales=atoms,gated=yes,signs=no \
     grouped_gemm=m=9,n=40,k=48,groups=3,weights=tiles pack_scaled=m=40,k=48,scales=atoms \
-    route=m=9,n=8 swiglu=m=3,n=64 combine=m=3,n=64 sample=m=3,n=500 pack_weights=m=40,k=64 \
+    route=m=9,n=8 swiglu=m=3,n=64 silu_mul=m=3,n=64 combine=m=3,n=64 sample=m=3,n=500 pack_weights=m=40,k=64 \
     attn_in=m=3,n=8,k=64,groups=2 attn_out=m=3,n=64,k=128,groups=4 moe_up=m=5,n=32,k=64,groups=4 \
     moe_down=m=5,n=32,k=64,groups=4 moe=m=5,n=32,k=64,groups=4,skew=2 head=m=2,n=96,k=64
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # --draft of sol run and sol chat: with float32 kernels the same text and ids whatever is guessed, on one rank, on several,
-# and held to JSON; how it is counted; and on an emulated GPU.
+# and held to JSON; how it is counted; guesses of a head (--draft-model); and on an emulated GPU.
 . "${SOL_SOURCE_DIR:?ctest sets it}/tests/support/cli.sh"
 command -v python3 >/dev/null || { echo "skipped: no python3"; exit 0; }
 cd "$work" || exit 1
@@ -9,15 +9,16 @@ cd "$work" || exit 1
 ids() { python3 -c 'import json, sys; j = json.load(sys.stdin); print(j["stop"], j["stop_token"], j["text"], j["ids"])' <out; }
 counts() { python3 -c 'import json, sys; print(json.load(sys.stdin)["draft"][sys.argv[1]])' "$1" <out; }
 
-# same N ARGUMENT...: the same with up to N guesses; how many were right comes on top of $right
+# same N ARGUMENT...: the same with up to N guesses, from ${source[@]}; how many were right comes on top of $right
 right=0
+source=()
 same() {
     local n=$1 alone
     shift
     run 0 run "$@" --exact --json -q
     alone=$(ids)
     grep -q '"draft"' out && fail "guesses without --draft"
-    run 0 run "$@" --exact --json -q --draft "$n"
+    run 0 run "$@" --exact --json -q --draft "$n" "${source[@]}"
     is "$* --draft $n" "$(ids)" "$alone"
     is "most" "$(counts most)" "$n"
     [ "$(counts accepted)" -le "$(counts guessed)" ] || fail "more were right than there were"
@@ -62,6 +63,35 @@ for effort in none medium; do
     has out '"draft": \{"most": 8, "steps": [0-9]+, "guessed": [0-9]+, "accepted": [0-9]+\}'
 done
 
+# ---- a head, trained for the built-in model ----
+head=$SOL_SOURCE_DIR/models/builtin-eagle3
+for i in 1 2 3; do echo "I saw the old man, who was then in the house of his father, and asked what he wished for. "; done >prose
+if [ -d "$head" ]; then
+    right=0
+    source=(--draft-model "$head")
+    same 4 -f prose -n 120 --greedy
+    same 8 -f prose -n 120 --seed 3 --temperature 0.5
+    same 2 -f prose -n 120 --seed 4 --temperature 1 --top-p 0.9 -b 16
+    same 4 -p 'A list: {"a": 1, "b":' --json-object -n 60 --seed 2 --temperature 0.3
+    [ $right -gt 150 ] || fail "only $right guesses of the head were right"
+    for text in 'How do I benchmark a model?' 'Who are you?'; do
+        run 0 chat -p "$text" --exact --greedy --json -q
+        said >alone
+        run 0 chat -p "$text" --exact --greedy --json -q --draft 4 --draft-model "$head"
+        said >guessed
+        cmp -s alone guessed || fail "a head's guesses change what is said"
+        has out '"draft": \{"most": 4, "steps": [0-9]+, "guessed": [0-9]+, "accepted": [1-9]'
+    done
+    run 2 run -p Ha -n 4 --draft-model "$head"
+    has err 'add --draft 4'
+    run 5 run -p Ha -n 4 --draft 4 --gpus 2 --draft-model "$head"
+    has err 'leave --gpus out'
+    run 5 run -m synth:tiny --tokens 1,2,3 -n 4 --draft 4 --draft-model "$head"
+    has err 'a head for a model with hidden size 256 and 4096 tokens'
+fi
+run 3 run -p Ha -n 4 --draft 4 --draft-model /nonexistent
+has err '/nonexistent/config.json'
+
 # ---- a GPU: the host draws from the rows of a step ----
 # What cannot be emulated (clusters) is composed, and so few steps are made that none is a graph yet.
 no="-p Ha!Ha!Ha!Ha!Ha!Ha!Ha!Ha! -n 10 --greedy --exact --kv f32 --json -q"
@@ -80,6 +110,14 @@ if [ -n "${SOL_EMULATED_GPU:-}" ]; then
         is "ids on $n GPUs" "$(ids)" "$alone"
         [ "$(counts accepted)" -gt 2 ] || fail "hardly a guess was right on $n GPUs"
     done
+    if [ -d "$head" ]; then # which guesses the same there
+        # shellcheck disable=SC2086
+        run 0 run $no --draft 3 --draft-model "$head"
+        alone="$(ids) $(counts guessed) $(counts accepted)"
+        # shellcheck disable=SC2086
+        on_gpu 1 $no --draft 3 --draft-model "$head"
+        is "a head on a GPU" "$(ids) $(counts guessed) $(counts accepted)" "$alone"
+    fi
 fi
 [ $failures = 0 ] && echo "all passed"
 exit $((failures != 0))

@@ -347,7 +347,7 @@ static void changed_files_are_of_the_ops_that_launch_them(void **state)
         "gather_rows gather_rows_backward combine_backward route_backward add_bias bias_backward "
         "swiglu_backward dropout quantise delayed_scale relu2_fp8 join_columns attn_add "
         "attn_route all_reduce all_gather all_reduce_add add_rmsnorm add_axpby "
-        "own_experts ";
+        "own_experts silu_mul ";
     static const struct {
         const char *file, *ops;
         int major;

@@ -14,6 +14,9 @@
 #include <cmocka.h>
 
 #include "generate/generate.h"
+#include "infer/eagle.h"
+#include "support/eagle_file.h"
+#include "support/temp_folder.h"
 
 enum { CONTEXT = 400, PROMPT = 20, MODELS = 3 };
 
@@ -35,6 +38,8 @@ struct wanted {
     struct sampler_params sampling;
     int64_t limit, context, run; /* run: rows of a step */
     const struct grammar *grammar;
+    const struct eagle_head *head; /* that guesses; NULL: what was foretold does */
+    int64_t most;                  /* its guesses at a time */
 };
 
 struct written {
@@ -63,6 +68,7 @@ static struct engine *open_engine(const struct wanted *w, int64_t guesses)
     p.threads = 1;
     p.chooser.loosest = NUMERICS_EXACT;
     speculation_engine_params(&p, guesses);
+    if (w->head) eagle_engine_params(&p, w->head);
     must(engine_create(w->model, &p, &engine));
     return engine;
 }
@@ -93,15 +99,26 @@ static void look_behind(const struct wanted *w, struct generation *g, struct wri
     must(sampler_next(g->sampler, out->logits, &out->behind));
 }
 
+/* Beside the engine, where the text is written with one. */
+static struct draft *open_head(const struct wanted *w, struct engine *engine, struct eagle **eagle)
+{
+    struct draft *draft;
+    must(eagle_create(engine, w->head, eagle));
+    must(draft_create_eagle(*eagle, w->most, &draft));
+    return draft;
+}
+
 static void write_text(const struct wanted *w, struct draft *draft, struct written *out)
 {
     int32_t prompt[PROMPT];
     const float *logits;
     struct token_trie *trie;
-    struct generation g = {.engine = open_engine(w, draft ? DRAFT_MOST : 0),
+    struct generation g = {.engine = open_engine(w, draft || w->head ? DRAFT_MOST : 0),
                            .limit = w->limit,
                            .context = w->context,
                            .draft = draft};
+    struct eagle *eagle = NULL;
+    if (w->head) g.draft = draft = open_head(w, g.engine, &eagle);
     *out = (struct written){0};
     for (int i = 0; i < PROMPT; i++) prompt[i] = prompt_token(w->model, i);
     if (draft) draft_add(draft, prompt, PROMPT);
@@ -122,6 +139,8 @@ static void write_text(const struct wanted *w, struct draft *draft, struct writt
     constraint_destroy(g.constraint);
     token_trie_destroy(trie);
     sampler_destroy(g.sampler);
+    if (eagle) draft_destroy(draft);
+    eagle_destroy(eagle);
     engine_destroy(g.engine);
 }
 
@@ -151,13 +170,16 @@ static struct draft *foretell(const struct wanted *w, const struct written *text
     return draft;
 }
 
-/* With guesses, up to `most` at a time. */
+/* With guesses, up to `most` at a time: a head's, or what was foretold. */
 static struct speculation_counts check(const struct wanted *w, int64_t most, int64_t every)
 {
     struct written alone, guessed;
-    write_text(w, NULL, &alone);
-    struct draft *draft = foretell(w, &alone, most, every);
-    write_text(w, draft, &guessed);
+    struct wanted without = *w, with = *w;
+    without.head = NULL;
+    with.most = most;
+    write_text(&without, NULL, &alone);
+    struct draft *draft = w->head ? NULL : foretell(w, &alone, most, every);
+    write_text(&with, draft, &guessed);
     check_same(w, &alone, &guessed);
     const struct speculation_counts c = guessed.counts;
     assert_true(c.guessed <= most * c.steps && c.accepted <= c.guessed);
@@ -264,6 +286,31 @@ static void test_constraint(void **state)
     grammar_destroy(grammar);
 }
 
+/* A head of random numbers is wrong nearly always, so each step goes back; prompts come in pieces,
+ * texts end within guesses and at the end of the context. */
+static void test_head(void **state)
+{
+    (void)state;
+    const struct eagle_file file = {.target = &models[0]->config, .draft_vocab = 40};
+    struct eagle_head *head;
+    eagle_file_write(temp_folder(), &file);
+    must(eagle_head_open(temp_folder(), &models[0]->config, &head));
+    for (int way = 0; way < WAYS; way++) {
+        static const int64_t run[WAYS] = {0, 7, 17, 2, 40};
+        struct wanted w = usual(models[0]);
+        w.sampling = ways[way];
+        w.run = run[way];
+        w.head = head;
+        w.limit = 60 + way;
+        const struct speculation_counts c = check(&w, 1 + 3 * way, 0);
+        assert_true(c.guessed > 20);
+    }
+    struct wanted w = usual(models[0]);
+    w.head = head;
+    for (w.context = PROMPT; w.context < PROMPT + 9; w.context++) check(&w, 4, 0);
+    eagle_head_close(head);
+}
+
 /* A text is left in the middle of a step, and the engine then holds what was drawn. */
 static void test_left(void **state)
 {
@@ -320,9 +367,13 @@ static int close_models(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_same_text),  cmocka_unit_test(test_limits),
-        cmocka_unit_test(test_context),    cmocka_unit_test(test_small_steps),
-        cmocka_unit_test(test_constraint), cmocka_unit_test(test_left),
+        cmocka_unit_test(test_same_text),
+        cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_context),
+        cmocka_unit_test(test_small_steps),
+        cmocka_unit_test(test_constraint),
+        cmocka_unit_test(test_left),
+        cmocka_unit_test_setup_teardown(test_head, temp_folder_make, temp_folder_remove),
     };
     if (access(names[2], R_OK) != 0) {
         print_message("skipped: there is no built-in model\n");

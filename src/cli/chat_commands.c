@@ -99,7 +99,7 @@ static enum sol_status run_stats(struct chat *chat, const char *argument)
            (long long)r->prompt, (long long)r->cached, s->first_token_s);
     printf("           %lld tokens generated, %lld of them reasoning; %.1f tokens/s\n",
            (long long)r->generated, (long long)s->counts.reasoning, rate);
-    if (chat->draft)
+    if (chat->drafting.draft)
         printf("           %lld tokens guessed, %lld of them right; %lld steps\n",
                (long long)r->counts.guessed, (long long)r->counts.accepted,
                (long long)r->counts.steps);

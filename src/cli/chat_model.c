@@ -41,7 +41,7 @@ static void describe(const struct chat *chat, const struct chat_options *o)
 static void size_engine(struct chat *chat, const struct chat_options *o)
 {
     session_engine_params(&chat->params);
-    speculation_engine_params(&chat->params, o->draft);
+    speculation_engine_params(&chat->params, o->draft.most);
 }
 
 static enum sol_status open_engine(struct chat *chat, struct chat_options *o)
@@ -49,8 +49,9 @@ static enum sol_status open_engine(struct chat *chat, struct chat_options *o)
     if (!o->engine.context) chat->params.context = default_context(chat->model);
     size_engine(chat, o);
     SOL_TRY(engine_options_team(&o->engine, chat->model, &chat->params));
+    SOL_TRY(drafting_open(&o->draft, chat->model, &chat->params, &chat->drafting));
     SOL_TRY(engine_create(chat->model, &chat->params, &chat->engine));
-    if (o->draft) SOL_TRY(draft_create(chat->params.context, o->draft, &chat->draft));
+    SOL_TRY(drafting_start(&o->draft, chat->engine, &chat->drafting));
     return session_create(chat->engine, &chat->session);
 }
 
@@ -94,8 +95,8 @@ void chat_close(struct chat *chat, struct chat_options *o)
 {
     conversation_destroy(chat->conversation);
     session_destroy(chat->session);
+    drafting_close(&chat->drafting);
     engine_destroy(chat->engine);
-    draft_destroy(chat->draft);
     sampler_destroy(chat->sampler);
     turn_model_destroy(chat->turns);
     engine_options_close(&o->engine);

@@ -2,7 +2,7 @@
 #ifndef CLI_CHAT_OPTIONS_H
 #define CLI_CHAT_OPTIONS_H
 
-#include "cli/engine_options.h"
+#include "cli/draft_options.h"
 
 struct chat_options {
     struct engine_options engine; /* of render and parse only the model, for its vocabulary */
@@ -13,7 +13,7 @@ struct chat_options {
     const char *prompt, *system, *reasoning;
     int64_t thinking; /* -1: any number */
     int64_t predict;  /* 0: until the context is full */
-    int64_t draft;    /* guesses at a time; 0: none */
+    struct draft_options draft;
     /* ---- render and parse ---- */
     const char *analysis, *types, *turn, *date, *role;
     struct string_list tools;

@@ -117,7 +117,7 @@ static enum sol_status write_turn(struct chat *chat, struct turn *turn)
     const struct session_params params = {
         .sampler = chat->sampler,
         .limit = chat->options->predict ? chat->options->predict : INT64_MAX,
-        .draft = chat->draft,
+        .draft = chat->drafting.draft,
         .on_event = on_event,
         .arg = chat,
     };

@@ -115,7 +115,7 @@ static json_t *end_json(const struct chat *chat)
     json_t *timings =
         json_pack("{s:f, s:f, s:f, s:f}", "load_s", chat->load_s, "first_token_s", s->first_token_s,
                   "prompt_s", r->prompt_s, "generate_s", r->generate_s);
-    json_t *draft = chat->draft ? draft_json(chat->options->draft, &r->counts) : NULL;
+    json_t *draft = chat->drafting.draft ? draft_json(chat->options->draft.most, &r->counts) : NULL;
     return json_pack(
         "{s:s, s:s%, s:s%, s:i, s:{s:I, s:I, s:I, s:I, s:b}, s:o, s:o, s:o, s:o, s:o*}", "end",
         ends[r->end], "answer", text_of(&chat->show.answer).data, chat->show.answer.length,

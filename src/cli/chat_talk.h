@@ -37,7 +37,7 @@ struct chat {
     struct turn_model *turns;
     struct sampler_params sampling;
     struct sampler *sampler;
-    struct draft *draft; /* NULL: no guesses */
+    struct drafting drafting;
     struct conversation *conversation;
     enum chat_effort effort; /* OFF, or UNSET: what the conversation says */
     struct chat_show show;

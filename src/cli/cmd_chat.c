@@ -29,7 +29,7 @@ static const struct option options[] = {
     OPTION_ENTRY(INT, 'n', "predict", "N",
                  "tokens that a turn has at most (default: what the context has room for)",
                  offsetof(struct chat_options, predict), 1, 1 << 24),
-    DRAFT_OPTION(struct chat_options, draft),
+    DRAFT_OPTIONS(struct chat_options, draft),
     OPTION_ENTRY(FLAG, 0, "json", NULL,
                  "print JSON, a line for each piece of text and one for the end; render and parse "
                  "always print JSON",

@@ -11,6 +11,7 @@
 #include "base/progress.h"
 #include "base/status.h"
 #include "cli/cli.h"
+#include "cli/draft_options.h"
 #include "cli/engine_options.h"
 #include "cli/input.h"
 #include "generate/generate.h"
@@ -20,7 +21,7 @@ struct run_options {
     struct sampling_options sampling;
     struct input_options input;
     int64_t predict;
-    int64_t draft;      /* guesses at a time; 0: none */
+    struct draft_options draft;
     const char *schema; /* file; NULL: none */
     bool json_object;
     bool json, quiet;
@@ -33,7 +34,7 @@ static const struct option options[] = {
     INPUT_OPTIONS(struct run_options, input),
     OPTION_ENTRY(INT, 'n', "predict", "N", "tokens to generate at most (default 128)",
                  offsetof(struct run_options, predict), 0, 1 << 24),
-    DRAFT_OPTION(struct run_options, draft),
+    DRAFT_OPTIONS(struct run_options, draft),
     OPTION_ENTRY(STRING, 0, "json-schema", "FILE",
                  "write JSON that this JSON Schema accepts, and nothing else",
                  offsetof(struct run_options, schema), 0, 0),
@@ -93,7 +94,7 @@ struct run {
     struct sampler_params sampling;
     struct sampler *sampler;
     struct token_list prompt;
-    struct draft *draft; /* NULL: no guesses */
+    struct drafting drafting;
     struct generation generation;
     struct grammar *grammar; /* what the text must be; NULL: anything */
     struct token_trie *trie;
@@ -150,9 +151,9 @@ static enum sol_status set_up_constraint(struct run *run)
 
 static enum sol_status set_up_draft(struct run *run)
 {
-    if (!run->options.draft) return SOL_OK;
-    SOL_TRY(draft_create(run->params.context, run->options.draft, &run->draft));
-    draft_add(run->draft, run->prompt.ids, (int64_t)run->prompt.count);
+    struct drafting *d = &run->drafting;
+    SOL_TRY(drafting_start(&run->options.draft, run->engine, d));
+    if (d->draft) draft_add(d->draft, run->prompt.ids, (int64_t)run->prompt.count);
     return SOL_OK;
 }
 
@@ -168,7 +169,7 @@ static enum sol_status set_up_generation(struct run *run)
                                           .sampler = run->sampler,
                                           .limit = run->options.predict,
                                           .context = run->params.context,
-                                          .draft = run->draft};
+                                          .draft = run->drafting.draft};
     return set_up_constraint(run);
 }
 
@@ -177,7 +178,7 @@ static enum sol_status set_up(struct run *run)
     uint64_t start = clock_ns();
     SOL_TRY(read_schema(run));
     SOL_TRY(engine_options_params(&run->options.engine, &run->params));
-    speculation_engine_params(&run->params, run->options.draft);
+    speculation_engine_params(&run->params, run->options.draft.most);
     SOL_TRY(engine_options_open(&run->options.engine, &run->params, &run->model));
     SOL_TRY(input_tokens(&run->options.input, "-p, -f", run->model, &run->prompt));
     if (!run->options.engine.context) run->params.context = default_context(run);
@@ -188,6 +189,7 @@ static enum sol_status set_up(struct run *run)
                               ? "make the context longer with -c"
                               : "that is as long as the model was made for");
     SOL_TRY(engine_options_team(&run->options.engine, run->model, &run->params));
+    SOL_TRY(drafting_open(&run->options.draft, run->model, &run->params, &run->drafting));
     SOL_TRY(engine_create(run->model, &run->params, &run->engine));
     SOL_TRY(set_up_generation(run));
     run->ids = calloc((size_t)run->options.predict + 1, sizeof *run->ids);
@@ -206,7 +208,7 @@ static void tear_down(struct run *run)
     mask_cache_destroy(run->masks);
     token_trie_destroy(run->trie);
     grammar_destroy(run->grammar);
-    draft_destroy(run->draft);
+    drafting_close(&run->drafting);
     sampler_destroy(run->sampler);
     engine_destroy(run->engine);
     engine_options_close(&run->options.engine);
@@ -341,7 +343,7 @@ static void print_stats(const struct run *run)
     fprintf(stderr, "generated  %6lld tokens  %9.2f t/s  %s\n", (long long)run->generation.count,
             decode_rate(run), why);
     const struct speculation_counts *counts = &run->generation.speculation.counts;
-    if (run->draft)
+    if (run->drafting.draft)
         fprintf(stderr, "guessed    %6lld tokens, %lld of them right; %lld steps\n",
                 (long long)counts->guessed, (long long)counts->accepted, (long long)counts->steps);
     fprintf(stderr, "memory     %s of weights, %s beyond them, peak resident %s\n",
@@ -368,7 +370,8 @@ static json_t *run_json(const struct run *run)
     bool tokens_only = !run->model->tokenizer;
     json_t *kernels = json_pack("{s:O?, s:o}", "prefill", run->prefill_kernels, "last_step",
                                 plan_kernels_json(engine_last_plan(run->engine)));
-    json_t *draft = run->draft ? draft_json(run->options.draft, &g->speculation.counts) : NULL;
+    json_t *draft =
+        run->drafting.draft ? draft_json(run->options.draft.most, &g->speculation.counts) : NULL;
     return json_pack(
         "{s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:{s:I, s:I, s:I}, s:o, s:o, s:o, s:o*}", "text",
         tokens_only ? json_null() : json_text(run->text, run->text_length), "stop", stop_name(run),

@@ -1,7 +1,12 @@
-/* Guesses of what a text goes on with, by looking up where its last tokens stood before: prompt
- * lookup, also called an n-gram draft. What is written often repeats what was read: code that is
- * changed, a text that is quoted or corrected. The guesses cost a look into a table; whether they
- * are right a step of the model says (generate/speculation.h). */
+/* Guesses of what a text goes on with. Whether they are right a step of the model says
+ * (generate/speculation.h). There are two sources:
+ *
+ * Looking up where the text's last tokens stood before: prompt lookup, also called an n-gram draft.
+ * What is written often repeats what was read: code that is changed, a text that is quoted or
+ * corrected. The guesses cost a look into a table.
+ *
+ * A head that was trained for it (model/eagle_head.h), which knows what the model found in the text
+ * so far. Each guess costs a pass through it. */
 #ifndef GENERATE_DRAFT_H
 #define GENERATE_DRAFT_H
 
@@ -15,24 +20,29 @@ enum {
 };
 
 struct draft;
+struct eagle;
 
-/* For texts of up to `capacity` tokens, and 1 to DRAFT_MOST guesses at a time. */
+/* By looking up, for texts of up to `capacity` tokens, and 1 to DRAFT_MOST guesses at a time. */
 enum sol_status draft_create(int64_t capacity, int64_t most, struct draft **out);
+/* By a head that follows the engine's steps, and is the caller's. */
+enum sol_status draft_create_eagle(struct eagle *eagle, int64_t most, struct draft **out);
 void draft_destroy(struct draft *draft); /* takes NULL */
 
 /* Another text begins, of which nothing is known. How many guesses are worth trying is as at the
  * beginning. */
 void draft_reset(struct draft *draft);
-/* The text goes on with these. What is beyond the capacity is not kept, and nothing guessed then.
- */
+/* The text goes on with these. What is beyond the capacity is not kept, and nothing guessed then. A
+ * head knows the text from the engine, but for the newest token. */
 void draft_add(struct draft *draft, const int32_t *tokens, int64_t n);
-/* What may follow: the number of guesses, at most `most` (which may be 0 or less). They are what
+/* What may follow: *n guesses, at most `most` (which may be 0 or less). Looked up they are what
  * followed where the last tokens stood before: at the place with most of them, of several the last,
  * and DRAFT_KEY of them at least. Where it is so near that the text ends before the guesses do,
- * they repeat. None where these tokens are new, and for a while after guesses that were wrong. */
-int64_t draft_guess(struct draft *draft, int64_t most, int32_t guesses[DRAFT_MOST]);
-/* How many of the guesses that draft_guess gave last were right. The next ones are fewer or more.
- */
+ * they repeat. None where these tokens are new, and for a while after guesses that were wrong. A
+ * head always guesses, but where it does not know what the model found in the last token. */
+enum sol_status draft_guess(struct draft *draft, int64_t most, int32_t guesses[DRAFT_MOST],
+                            int64_t *n);
+/* How many of the guesses that draft_guess gave last were right. Looked up, the next ones are fewer
+ * or more. */
 void draft_learn(struct draft *draft, int64_t guessed, int64_t right);
 
 #endif

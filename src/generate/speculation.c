@@ -39,14 +39,15 @@ static int64_t least(int64_t a, int64_t b)
 }
 
 /* Each row gives a token at most, so guesses beyond what is wanted are of no use. */
-static int64_t guess(struct speculation *s, int64_t most)
+static enum sol_status guess(struct speculation *s, int64_t most)
 {
     const struct engine_params *p = engine_params_of(s->engine);
     const int64_t position = engine_position(s->engine, s->sequence);
-    if (!s->draft) return 0;
+    s->n_guesses = 0;
+    if (!s->draft) return SOL_OK;
     most = least(most - 1, p->context - position - 1);
     most = least(most, least(p->max_outputs, least(p->max_run, p->max_batch)) - 1);
-    return draft_guess(s->draft, most, s->guesses);
+    return draft_guess(s->draft, most, s->guesses, &s->n_guesses);
 }
 
 /* Logits of all rows come to the host; each is looked at when it is drawn from, since one behind a
@@ -92,7 +93,7 @@ enum sol_status speculation_next(struct speculation *s, int32_t newest, int64_t 
         assert(newest == s->guesses[s->next - 1]);
         return draw(s, sampler, token);
     }
-    s->n_guesses = guess(s, most);
+    SOL_TRY(guess(s, most));
     s->counts.guessed += s->n_guesses;
     s->counts.steps++;
     if (!s->n_guesses) {

@@ -16,6 +16,7 @@ static const struct buffer_line common[] = {
     {"x", F32, {ROWS, HIDDEN}, EMBED, HEAD, .pointer = AT(at.x)},
     {"q", F32, {ROWS, WIDTH}, ATTN_IN, ATTENTION, .pointer = AT(at.q)},
     {"attn", F32, {ROWS, WIDTH}, ATTENTION, ATTN_OUT, .pointer = AT(at.attn)},
+    {"features", F32, {FEATURES, ROWS, HIDDEN}, EMBED, RESULT, .pointer = AT(at.features)},
     {"logits of ranks", F32, {OUTPUTS, PARTS}, HEAD, HEAD, .pointer = AT(at.parts)},
     {"logits", F32, {OUTPUTS, LOGITS}, HEAD, RESULT, .pointer = AT(at.logits), .host = AT(host.logits)},
     {"scratch", F32, {SCRATCH}, EMBED, SAMPLE, .pointer = AT(scratch_at)},
@@ -90,6 +91,7 @@ static int64_t extent_of(const struct buffers *b, enum extent extent, int64_t la
     case SLOTS: return p->max_batch * c->top_k;
     case HIDDEN: return c->hidden;
     case WIDTH: return c->n_heads * c->head_dim;
+    case FEATURES: return p->n_features;
     case LOGITS: return forward_is_shared(c) ? c->ranks * c->head_rows : forward_puts_out(c) ? c->vocab : 0;
     case PART: return forward_is_shared(c) ? c->hidden : 0;
     case PARTS: return forward_is_shared(c) && p->max_outputs > 1 ? c->ranks * c->head_rows : 0;

@@ -1,6 +1,7 @@
 /* The engine: its life, its memory, and what it is asked. engine_step.c feeds rows through it. */
 #include "infer/engine.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -134,6 +135,10 @@ static enum sol_status check_params(const struct model *model, const struct engi
         return status_set(SOL_E_ARGUMENT,
                           "context %lld is longer than the %lld positions that %s was made for",
                           (long long)p->context, (long long)model->config.context, model->name);
+    if (p->n_features && (p->team || model->config.ranks))
+        return status_set(SOL_E_UNSUPPORTED,
+                          "what layers find is kept where one device has the whole model, not "
+                          "where several share it");
     if (p->kv_dtype != DTYPE_F32 && p->kv_dtype != DTYPE_F16 && p->kv_dtype != DTYPE_BF16)
         return status_set(SOL_E_ARGUMENT, "the cache is kept in f32, f16 or bf16, not in %s",
                           dtype_info(p->kv_dtype)->name);
@@ -336,6 +341,18 @@ enum sol_status engine_pretend(struct engine *e, int32_t sequence, int64_t posit
 const struct model *engine_model(const struct engine *e)
 {
     return e->original;
+}
+
+const struct model *engine_weights(const struct engine *e)
+{
+    return e->model;
+}
+
+void engine_set_features(struct engine *e, engine_features_fn fn, void *arg)
+{
+    assert(e->params.n_features || !fn);
+    e->on_features = fn;
+    e->features_arg = arg;
 }
 
 const struct engine_params *engine_params_of(const struct engine *e)

@@ -14,6 +14,8 @@ struct engine;
  * MANY. */
 enum { ENGINE_BATCH_CPU = 512, ENGINE_BATCH_GPU = 4096, ENGINE_BATCH_MANY = 2048 };
 
+enum { ENGINE_FEATURES_MAX = 3 };
+
 struct engine_params {
     int64_t context;   /* positions per sequence */
     int64_t sequences; /* cache slots */
@@ -26,10 +28,14 @@ struct engine_params {
                           * several sequences at most ENGINE_BATCH_MANY */
     int64_t max_outputs; /* rows of logits per step */
     enum dtype kv_dtype; /* F32, F16 or BF16 */
-    bool keep;           /* what an op read is still there when the step is over, for those who
-                          * run ops again; takes more memory */
-    bool rounded_rope;   /* ggml's rounding of YaRN's bounds, to compare with llama.cpp */
-    int threads;         /* 0: all cores */
+    /* Before which layers the stream of each row is kept for who asked for it
+     * (engine_set_features); the number of layers: behind the last. Not where ranks share the
+     * model. */
+    int64_t features[ENGINE_FEATURES_MAX], n_features;
+    bool keep;         /* what an op read is still there when the step is over, for those who
+                        * run ops again; takes more memory */
+    bool rounded_rope; /* ggml's rounding of YaRN's bounds, to compare with llama.cpp */
+    int threads;       /* 0: all cores */
     struct chooser chooser;
     /* The model's weights on the chooser's GPU, from model_upload, for callers with several
      * engines. The caller's. NULL: the engine copies them there itself. */
@@ -150,7 +156,17 @@ enum sol_status engine_snapshot_write(struct engine *engine, int32_t slot, int64
  * whatever the buffers contain, which is finite). Errors as engine_eval. */
 enum sol_status engine_pretend(struct engine *engine, int32_t sequence, int64_t position);
 
+/* Called for each step when its work is on its way, with its rows where the ops read them, and its
+ * features [n_features][n_tokens][hidden]: what is put on the engine's stream then finds them
+ * there, and is over when the step is. The next step overwrites them. What fails there fails the
+ * step. NULL ends it. */
+typedef enum sol_status (*engine_features_fn)(void *arg, const struct batch *rows,
+                                              const float *features);
+void engine_set_features(struct engine *engine, engine_features_fn fn, void *arg);
+
 const struct model *engine_model(const struct engine *engine);
+/* The same with its weights where the ops read them. */
+const struct model *engine_weights(const struct engine *engine);
 /* As the engine took them. */
 const struct engine_params *engine_params_of(const struct engine *engine);
 struct pool *engine_pool(struct engine *engine);

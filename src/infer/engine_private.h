@@ -64,6 +64,8 @@ struct engine {
     int64_t passed; /* rows of a step that is looked at, of pieces that are through */
     engine_trace_fn trace;
     void *trace_arg;
+    engine_features_fn on_features;
+    void *features_arg;
 };
 
 /* The engines that what is told to this one goes to: those of all ranks, or itself. */

@@ -25,7 +25,9 @@ static struct forward_step step_of(const struct engine *e, int64_t rows, int64_t
                                  .buffers = &e->buffers.at,
                                  .rows = rows,
                                  .outputs = outputs,
-                                 .draw = draw};
+                                 .draw = draw,
+                                 .features = e->params.features,
+                                 .n_features = e->params.n_features};
 }
 
 static enum sol_status make_plan(struct engine *e, struct cached_plan *p)
@@ -372,6 +374,16 @@ static enum sol_status start_joint_step(struct engine *e, enum forward_draw draw
     return SOL_OK;
 }
 
+/* Their work goes behind the step's. */
+static enum sol_status pass_features(struct engine *e)
+{
+    if (!e->on_features) return SOL_OK;
+    const enum sol_status status =
+        e->on_features(e->features_arg, &e->batch, e->buffers.at.features);
+    if (status != SOL_OK && e->gpu) gpu_settle(e->context.stream);
+    return status;
+}
+
 enum sol_status engine_start_step(struct engine *e, unsigned wanted)
 {
     struct plan *plan;
@@ -382,6 +394,7 @@ enum sol_status engine_start_step(struct engine *e, unsigned wanted)
     } else {
         status = prepare_step(e, draw, &plan);
         if (status == SOL_OK) status = run_plan(e, plan);
+        if (status == SOL_OK) status = pass_features(e);
     }
     if (status != SOL_OK) engine_forget_batch(e);
     return status;

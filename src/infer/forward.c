@@ -197,6 +197,21 @@ static struct forward_step piece_of(const struct forward_step *s, int64_t first,
 
 /* ---- a step ---- */
 
+/* What others make of the stream as layer n finds it. */
+static void keep_features(struct plan *plan, const struct forward_step *s, int64_t n)
+{
+    const struct model_config *c = &s->model->config;
+    for (int64_t i = 0; i < s->n_features; i++) {
+        float *kept = s->buffers->features + i * s->rows * c->hidden;
+        if (s->features[i] != n) continue;
+        plan_call(plan, &op_axpby,
+                  &(struct axpby_args){.m = s->rows,
+                                       .n = c->hidden,
+                                       .x = matrix_f32(s->buffers->x, s->rows, c->hidden),
+                                       .out = matrix_f32(kept, s->rows, c->hidden)});
+    }
+}
+
 static void build_layers(struct plan *plan, const struct forward_step *s)
 {
     const struct model_config *c = &s->model->config;
@@ -207,9 +222,11 @@ static void build_layers(struct plan *plan, const struct forward_step *s)
         pass(plan, s, c->rank + 1, c->rank);
     for (int64_t n = 0; n < c->n_layers; n++) {
         plan_layer(plan, (int)(c->first_layer + n));
+        keep_features(plan, s, n);
         if (!s->skip || !s->skip[n]) forward->layer(plan, s, n);
     }
     plan_layer(plan, -1);
+    keep_features(plan, s, c->n_layers);
     if (!forward_puts_out(c)) pass(plan, s, c->rank, c->rank - 1);
 }
 

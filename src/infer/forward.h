@@ -16,6 +16,7 @@ struct forward_buffers {
     float *normed;       /* [rows][hidden] what the next products read */
     float *logits;       /* [outputs][vocab] */
     float *parts;        /* [ranks][outputs][head_rows] logits of all ranks, where there are some */
+    float *features;     /* [n_features][rows][hidden] the stream as some layers found it */
     struct kv_layer *kv; /* [n_layers] */
     float *inv_freq;     /* [head_dim / 2] */
     float rope_scale;
@@ -48,7 +49,9 @@ struct forward_step {
     const struct forward_buffers *buffers;
     int64_t rows, outputs; /* of tokens, and of logits; no rows: only the draw */
     enum forward_draw draw;
-    const bool *skip; /* [n_layers] not called, to see what others need; or NULL */
+    const bool *skip;        /* [n_layers] not called, to see what others need; or NULL */
+    const int64_t *features; /* [n_features] before which of the layers, n_layers for behind the */
+    int64_t n_features;      /* last, the stream is kept: buffers->features */
     /* Rows that pass at once (forward_piece_rows); 0: all. Of several pieces the plan reads
      * `pieces`, which it fills: room for FORWARD_PIECES_MAX, to last as long. */
     int64_t piece_rows;

@@ -119,6 +119,12 @@ struct swiglu_args {
     struct matrix up, gate; /* [m][n]; gate in place */
 };
 
+/* silu_mul: gate = gate * sigmoid(gate) * up, in place. */
+struct silu_mul_args {
+    int64_t m, n;
+    struct matrix up, gate; /* [m][n]; gate in place */
+};
+
 /* combine: x[i] += sum_j weight[i][j] * y[row_of_slot[i * top_k + j]], in place; without those
  * whose row is -1. */
 struct combine_args {

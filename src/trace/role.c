@@ -511,6 +511,7 @@ enum kernel_role role_of_op(const char *parent, const char *op)
         {"route", ROLE_ROUTER},
         {"route_backward", ROLE_ROUTER},
         {"swiglu", ROLE_ACTIVATION},
+        {"silu_mul", ROLE_ACTIVATION},
         {"swiglu_backward", ROLE_ACTIVATION},
         {"relu2", ROLE_ACTIVATION},
         {"relu2_backward", ROLE_ACTIVATION},

@@ -328,13 +328,10 @@ def yarn(c, rounded=False, plain=False, mscale=True):
 # The oracle: transformers.
 
 
-def run_transformers(c, W, tokens):
+def transformers_model(c, W):
     import torch
     from transformers import GptOssConfig, GptOssForCausalLM
 
-    torch.manual_seed(0)
-    torch.set_num_threads(1)
-    torch.use_deterministic_algorithms(True)
     cfg = GptOssConfig(
         num_hidden_layers=c.layers, num_local_experts=c.experts, vocab_size=len(W["output.weight"]),
         hidden_size=c.hidden, intermediate_size=c.inter, head_dim=c.head_dim,
@@ -384,7 +381,16 @@ def run_transformers(c, W, tokens):
         state[h + "mlp.experts.down_proj_bias"] = W[b + "ffn_down_exps.bias"]
     state = {k: torch.from_numpy(np.array(v, dtype=np.float32, order="C")) for k, v in state.items()}
     model.load_state_dict(state, strict=True)
+    return model
 
+
+def run_transformers(c, W, tokens):
+    import torch
+
+    torch.manual_seed(0)
+    torch.set_num_threads(1)
+    torch.use_deterministic_algorithms(True)
+    model = transformers_model(c, W)
     kept = {}
     rows = list(c.positions)
 

@@ -1,9 +1,11 @@
-/* The variants whose kernels take a thread an element or a block a row: add, swiglu, combine. */
+/* The variants whose kernels take a thread an element or a block a row: add, swiglu,
+ * silu_mul, combine. */
 #include "add/add_args.h"
 #include "combine/combine_args.h"
 #include "gpu/kernel.h"
 #include "ops/args.h"
 #include "ops/op.h"
+#include "swiglu/silu_mul_args.h"
 #include "swiglu/swiglu_args.h"
 
 static struct gpu_launch one_thread_each(int64_t count, unsigned threads)
@@ -47,6 +49,23 @@ const struct op_variant swiglu_f32_cuda = {
     .target = TARGET_CUDA,
     .run = run_swiglu,
     .images = {"swiglu/swiglu.cu"},
+};
+
+static void run_silu_mul(const struct op_context *context, const void *args)
+{
+    const struct silu_mul_args *a = args;
+    const struct silu_mul_kernel_args k = {
+        .count = a->m * a->n, .up = a->up.data, .gate = a->gate.data};
+    const struct gpu_launch launch = one_thread_each(k.count, SILU_MUL_THREADS);
+    gpu_put(context->stream, "swiglu/silu_mul.cu", "silu_mul_f32", &launch, &k);
+}
+
+const struct op_variant silu_mul_f32_cuda = {
+    .name = "silu_mul_f32_cuda",
+    .summary = "a thread an element",
+    .target = TARGET_CUDA,
+    .run = run_silu_mul,
+    .images = {"swiglu/silu_mul.cu"},
 };
 
 static void run_combine(const struct op_context *context, const void *args)

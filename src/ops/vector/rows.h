@@ -1,7 +1,8 @@
-/* Kernels that walk over rows, for any instruction set: rmsnorm, rope, add, swiglu, combine,
- * kv_write. The including file (src/ops/x86/avx2/rows_avx2.c, ...) sets LANES, NEEDS (feature bits)
- * and NAMED(op), the name of each variant. They are bound by memory or by their share of a step, so
- * plain loops over vectors are enough; what matters is that all threads take part. */
+/* Kernels that walk over rows, for any instruction set: rmsnorm, rope, add, swiglu,
+ * silu_mul, combine, kv_write. The including file (src/ops/x86/avx2/rows_avx2.c, ...) sets LANES,
+ * NEEDS (feature bits) and NAMED(op), the name of each variant. They are bound by memory or by
+ * their share of a step, so plain loops over vectors are enough; what matters is that all threads
+ * take part. */
 #include <math.h>
 #include <stdio.h>
 
@@ -167,6 +168,38 @@ const struct op_variant NAMED(swiglu) = {.name = NAME_OF(swiglu),
                                          .summary = "polynomial exp in vectors",
                                          .needs = NEEDS,
                                          .run = swiglu_run};
+
+/* ---- silu_mul ---- */
+
+static vfloat silu_mul_vector(vfloat gate, vfloat up)
+{
+    return gate / (vector_exp(-gate) + 1.0f) * up;
+}
+
+static void silu_mul_span(void *arg, int64_t begin, int64_t end, int worker)
+{
+    (void)worker;
+    const struct silu_mul_args *a = arg;
+    float *x = matrix_floats(&a->gate);
+    const float *y = matrix_floats(&a->up);
+    int64_t i = begin;
+    for (; i + LANES <= end; i += LANES)
+        vector_store(x + i, silu_mul_vector(vector_load(x + i), vector_load(y + i)));
+    if (i == end) return;
+    vfloat gate = vector_load_some(x + i, end - i), up = vector_load_some(y + i, end - i);
+    vector_store_some(x + i, silu_mul_vector(gate, up), end - i);
+}
+
+static void silu_mul_run(const struct op_context *context, const void *args)
+{
+    const struct silu_mul_args *a = args;
+    pool_for(context->pool, a->m * a->n, ROWS_GRAIN, silu_mul_span, (void *)a);
+}
+
+const struct op_variant NAMED(silu_mul) = {.name = NAME_OF(silu_mul),
+                                           .summary = "polynomial exp in vectors",
+                                           .needs = NEEDS,
+                                           .run = silu_mul_run};
 
 /* ---- combine ---- */
 

@@ -1,0 +1,56 @@
+/* Guesses of a head. It follows the engine by itself; the newest token alone, which no step has
+ * had, it has to be told. */
+#include <stdlib.h>
+
+#include "generate/draft_source.h"
+#include "infer/eagle.h"
+
+struct eagle_draft {
+    struct draft draft;
+    struct eagle *eagle;
+    int64_t most;
+    int32_t newest; /* -1: none */
+};
+
+static struct eagle_draft *own(struct draft *d)
+{
+    return (struct eagle_draft *)d;
+}
+
+static void destroy(struct draft *d)
+{
+    free(own(d));
+}
+
+static void reset(struct draft *d)
+{
+    own(d)->newest = -1;
+}
+
+static void add(struct draft *d, const int32_t *tokens, int64_t n)
+{
+    if (n) own(d)->newest = tokens[n - 1];
+}
+
+static enum sol_status guess(struct draft *d, int64_t most, int32_t *guesses, int64_t *n)
+{
+    const struct eagle_draft *e = own(d);
+    *n = 0;
+    if (most > e->most) most = e->most;
+    if (most < 1 || e->newest < 0) return SOL_OK;
+    return eagle_guess(e->eagle, e->newest, most, guesses, n);
+}
+
+static const struct draft_source source = {
+    .destroy = destroy, .reset = reset, .add = add, .guess = guess};
+
+enum sol_status draft_create_eagle(struct eagle *eagle, int64_t most, struct draft **out)
+{
+    *out = NULL;
+    SOL_TRY(draft_check_most(most));
+    struct eagle_draft *e = calloc(1, sizeof *e);
+    if (!e) return status_set(SOL_E_MEMORY, "no memory for guesses");
+    *e = (struct eagle_draft){.draft = {&source}, .eagle = eagle, .most = most, .newest = -1};
+    *out = &e->draft;
+    return SOL_OK;
+}

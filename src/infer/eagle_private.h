@@ -1,0 +1,64 @@
+/* What the files of a running head share. */
+#ifndef INFER_EAGLE_PRIVATE_H
+#define INFER_EAGLE_PRIVATE_H
+
+#include "infer/eagle.h"
+
+/* What its ops read and write; R is the engine's max_batch. */
+struct eagle_buffers {
+    float *joined; /* [R][3 * target's hidden] */
+    float *states; /* [1 + R][hidden] what fc makes of that; the first is from the step before */
+    float *embeds; /* [R][hidden] */
+    float *normed; /* [2 R][hidden] of embeddings, behind them of states */
+    float *both;   /* [R][2 * hidden] the same side by side */
+    float *k, *v;  /* [R][n_kv_heads * head_dim] */
+    float *q, *attn;
+    float *x, *out; /* [1][hidden] the stream of a guess, and what is added to it */
+    float *ffn;     /* [1][hidden] what the MLP and the output read */
+    float *gate, *up;
+    float *logits; /* [1][draft_vocab] */
+    float *inv_freq;
+    struct sample_draw *draw;
+    int32_t *guess; /* in the draft vocabulary */
+    int32_t *rows;  /* [3][R] token, position, sequence; behind them those of a guess, [3][1] */
+    struct kv_layer kv;
+};
+
+/* Rows as the ops read them, and as the host writes them. */
+struct eagle_rows {
+    struct batch batch, host;
+    int64_t most;
+};
+
+/* A step's rows, of which a plan is made once. `carried`: the row before them is there too. */
+struct eagle_plan {
+    struct plan *plan;
+    int64_t rows;
+    bool carried;
+};
+enum { EAGLE_PLANS = 24 }; /* steps that check guesses have 17 shapes at most */
+
+struct eagle {
+    struct engine *engine;
+    const struct eagle_head *head;
+    struct eagle_weights weights; /* where the ops read them */
+    struct tensor embed;          /* its own, or the target's */
+    struct gpu *gpu;
+    int64_t target_hidden, most_rows;
+    struct eagle_buffers at;
+    struct eagle_rows step, one; /* of a step, of a guess */
+    void *memory, *pinned, *uploaded;
+    size_t size, uploaded_bytes;
+    int64_t first, n; /* the engine's positions whose states there are */
+    struct eagle_plan plans[EAGLE_PLANS];
+    int next_plan; /* the place of the next one */
+    struct plan *guessing;
+};
+
+/* Appends the calls: keys and values of a step's rows, from its features on; a guess from x, which
+ * it leaves for the next. */
+void eagle_build_rows(struct plan *plan, const struct eagle *e, const float *features, int64_t rows,
+                      bool carried);
+void eagle_build_guess(struct plan *plan, const struct eagle *e);
+
+#endif

@@ -1,0 +1,349 @@
+#!/usr/bin/env python3
+"""An EAGLE-3 head for the built-in model, in PyTorch on a CPU, in three steps that each read what the one before wrote:
+
+    train_eagle.py texts --sol SOL --gguf FILE --tokenizer tokenizer.json --books DIR --talk FILE.jsonl --out DIR [--count N]
+    train_eagle.py train --gguf FILE --out DIR [--head DIR] [--own] [--steps N]
+    train_eagle.py vectors --gguf FILE --tokenizer tokenizer.json --head DIR --text FILE --out FILE.json
+
+texts: what sol writes with the model behind pieces of books, as many pieces of books, and conversations (conversations.py),
+which the model knows nearly by heart; they come behind what OUT has already. The last tenth is held out. train: the head as it is published for gpt-oss, by training-time
+test (each step but the first is fed with what the one before made), and how many guesses are right on the held-out texts.
+vectors: what a head makes of a text, for tests.
+
+EAGLE-3: https://arxiv.org/abs/2503.01840. The target's numbers are transformers' (tools/golden). Packages: requirements.txt,
+torch, transformers, safetensors.
+"""
+import argparse
+import json
+import random
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "golden"))
+import check
+import make_golden as golden
+
+LENGTH, PROMPT = 256, 24  # tokens of a text, and of a book's piece before it
+GUESSES = 4
+SIZES = dict(heads=4, kv_heads=2, head_dim=64, inter=512, vocab=2048, theta=10000.0, eps=1e-5, layers=(0, 2, 4))
+
+
+class Target:
+    """The model, and what a head sees of it: the stream behind three of its layers."""
+
+    def __init__(self, path):
+        m = check.Model(path)
+        self.model = golden.transformers_model(golden.Config(n_tokens=1, positions=(0,), **m.fixed), m.weights)
+        for p in self.model.parameters():
+            p.requires_grad_(False)
+        self.embed = self.model.model.embed_tokens.weight
+        self.head = self.model.lm_head.weight
+        self.norm = self.model.model.norm.weight
+
+    @torch.no_grad()
+    def features(self, ids, layers):
+        """[batch][n][3 * hidden] and logits [batch][n][vocab]; state i is what layer i reads."""
+        out = self.model(input_ids=ids, output_hidden_states=True, use_cache=False)
+        return torch.cat([out.hidden_states[n + 1] for n in layers], -1), out.logits
+
+
+# ---- the head ----
+
+def rms(x, gain, eps):
+    return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + eps) * gain
+
+
+def rotate(x, positions, theta):
+    """[batch][n][heads][d], in halves."""
+    half = x.shape[-1] // 2
+    angle = positions[:, None].float() * theta ** (-torch.arange(half).float() / half)
+    cos, sin = angle.cos()[:, None], angle.sin()[:, None]
+    a, b = x[..., :half], x[..., half:]
+    return torch.cat([a * cos - b * sin, b * cos + a * sin], -1)
+
+
+class Head(nn.Module):
+    def __init__(self, hidden, s):
+        super().__init__()
+        self.s = s
+        linear = lambda n, k: nn.Linear(k, n, bias=False)
+        width, kv = s["heads"] * s["head_dim"], s["kv_heads"] * s["head_dim"]
+        self.fc = linear(hidden, 3 * hidden)
+        self.q, self.k, self.v = (linear(n, 2 * hidden) for n in (width, kv, kv))
+        self.o = linear(hidden, width)
+        self.gate, self.up, self.down = linear(s["inter"], hidden), linear(s["inter"], hidden), linear(hidden, s["inter"])
+        self.input_norm, self.hidden_norm, self.post_norm, self.norm = (nn.Parameter(torch.ones(hidden)) for _ in range(4))
+        self.lm_head = linear(s["vocab"], hidden)
+
+    def start(self, embeds, x, position):
+        """Queries, keys and values of rows whose first stands at `position`."""
+        s, (b, n, _) = self.s, x.shape
+        both = torch.cat([rms(embeds, self.input_norm, s["eps"]), rms(x, self.hidden_norm, s["eps"])], -1)
+        at = position + torch.arange(n)
+        turned = lambda w, h: rotate(w(both).view(b, n, h, -1), at, s["theta"])
+        return turned(self.q, s["heads"]), turned(self.k, s["kv_heads"]), self.v(both).view(b, n, s["kv_heads"], -1)
+
+    def end(self, x, mixed):
+        """What the layer leaves, and logits."""
+        s = self.s
+        x = x + self.o(mixed.flatten(2))
+        y = rms(x, self.post_norm, s["eps"])
+        x = x + self.down(F.silu(self.gate(y)) * self.up(y))
+        return x, self.lm_head(rms(x, self.norm, s["eps"]))
+
+    def attend(self, q, first, later):
+        """Row i sees rows 0 to i of `first`, and row i of each of `later`: the steps of its own chain."""
+        s, (b, n, heads, d) = self.s, q.shape
+        group = heads // s["kv_heads"]
+        k, v = (t.repeat_interleave(group, 2) for t in first)
+        scores = torch.einsum("bihd,bjhd->bhij", q, k) / d ** 0.5
+        scores = scores.masked_fill(torch.ones(n, n).triu(1).bool(), float("-inf"))
+        own = [torch.einsum("bihd,bihd->bhi", q, k.repeat_interleave(group, 2))[..., None] / d ** 0.5 for k, _ in later]
+        weights = torch.cat([scores] + own, -1).softmax(-1)
+        out = torch.einsum("bhij,bjhd->bihd", weights[..., :n], v)
+        for i, (_, v) in enumerate(later):
+            out = out + weights[..., n + i].transpose(1, 2)[..., None] * v.repeat_interleave(group, 2)
+        return out
+
+    def chain(self, features, embeds, steps):
+        """Logits of each step: of step j row i foresees token i + j + 2 from features up to i and tokens up to
+        i + j + 1. embeds: of tokens 1, 2, ..."""
+        n = features.shape[1] - steps
+        x, later, out = self.fc(features[:, :n]), [], []
+        for j in range(steps):
+            q, k, v = self.start(embeds[:, j:j + n], x, j)
+            if j == 0:
+                first = k, v
+            else:
+                later.append((k, v))
+            x, logits = self.end(x, self.attend(q, first, later))
+            out.append(logits)
+        return out
+
+    NAMES = {"fc": "fc", "q": "midlayer.self_attn.q_proj", "k": "midlayer.self_attn.k_proj", "v": "midlayer.self_attn.v_proj",
+             "o": "midlayer.self_attn.o_proj", "gate": "midlayer.mlp.gate_proj", "up": "midlayer.mlp.up_proj",
+             "down": "midlayer.mlp.down_proj", "lm_head": "lm_head"}
+    NORMS = {"input_norm": "midlayer.input_layernorm", "hidden_norm": "midlayer.hidden_norm",
+             "post_norm": "midlayer.post_attention_layernorm", "norm": "norm"}
+
+    def save(self, folder, ids, vocab):
+        from safetensors.torch import save_file
+        s, folder, hidden = self.s, Path(folder), len(self.norm)
+        folder.mkdir(parents=True, exist_ok=True)
+        bf16 = lambda t: t.detach().to(torch.bfloat16).contiguous()
+        tensors = {f"{name}.weight": bf16(getattr(self, own).weight) for own, name in self.NAMES.items()}
+        tensors |= {f"{name}.weight": bf16(getattr(self, own)) for own, name in self.NORMS.items()}
+        known = torch.zeros(vocab, dtype=torch.bool)
+        known[ids] = True
+        tensors |= {"d2t": ids - torch.arange(len(ids)), "t2d": known}
+        save_file(tensors, folder / "model.safetensors")
+        config = {"architectures": ["LlamaForCausalLMEagle3"], "model_type": "llama", "hidden_act": "silu",
+                  "hidden_size": hidden, "target_hidden_size": hidden, "intermediate_size": s["inter"],
+                  "num_attention_heads": s["heads"], "num_key_value_heads": s["kv_heads"], "head_dim": s["head_dim"],
+                  "num_hidden_layers": 1, "rms_norm_eps": s["eps"], "rope_theta": s["theta"], "vocab_size": vocab,
+                  "draft_vocab_size": s["vocab"], "max_position_embeddings": 4096, "tie_word_embeddings": False,
+                  "torch_dtype": "bfloat16", "eagle_config": {"eagle_aux_hidden_state_layer_ids": list(s["layers"]),
+                                                              "use_aux_hidden_state": True}}
+        (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n")
+
+    @staticmethod
+    def load(folder):
+        from safetensors.torch import load_file
+        c, t = json.loads((Path(folder) / "config.json").read_text()), load_file(Path(folder) / "model.safetensors")
+        s = dict(heads=c["num_attention_heads"], kv_heads=c["num_key_value_heads"], head_dim=c["head_dim"],
+                 inter=c["intermediate_size"], vocab=c["draft_vocab_size"], theta=c["rope_theta"], eps=c["rms_norm_eps"],
+                 layers=tuple(c["eagle_config"]["eagle_aux_hidden_state_layer_ids"]))
+        head = Head(c["hidden_size"], s)
+        state = {f"{own}.weight": t[f"{name}.weight"].float() for own, name in Head.NAMES.items()}
+        state |= {own: t[f"{name}.weight"].float() for own, name in Head.NORMS.items()}
+        head.load_state_dict(state)
+        return head, t["d2t"] + torch.arange(s["vocab"])
+
+
+# ---- texts ----
+
+def written(a, job):
+    """What the model goes on with behind a piece of a book."""
+    seed, prompt, warm = job
+    out = subprocess.run([a.sol, "run", "-m", a.gguf, "--tokens", ",".join(map(str, prompt)), "-n", str(LENGTH - PROMPT),
+                          "--temperature", str(warm), "--seed", str(seed), "-t", "1", "--json", "-q"],
+                         capture_output=True, check=True)
+    return {"ids": prompt + json.loads(out.stdout)["ids"], "prompt": PROMPT}
+
+
+def write_texts(a):
+    from tokenizers import Tokenizer
+    tok, rng = Tokenizer.from_file(a.tokenizer), random.Random(a.seed)
+    encode = lambda text: tok.encode(text, add_special_tokens=False).ids
+    books = [encode(p.read_text(encoding="utf-8")) for p in sorted(Path(a.books).glob("*.txt"))
+             if p.stem != "frankenstein"]  # the held-out book
+    jobs, texts = [], []
+    for seed in range(a.seed * 100000, a.seed * 100000 + a.count):
+        book = rng.choice(books)
+        at = rng.randrange(len(book) - LENGTH)
+        jobs.append((seed, book[at:at + PROMPT], rng.choice([0, 0.5, 0.8, 1])))
+        at = rng.randrange(len(book) - LENGTH)
+        texts.append({"ids": book[at:at + LENGTH], "prompt": LENGTH})  # nothing of it is the model's
+    tok.encode_special_tokens = False
+    for line in rng.sample(Path(a.talk).read_text(encoding="utf-8").splitlines(), a.count):
+        asked, said = (encode(s["text"]) for s in json.loads(line)["segments"])
+        if len(asked) + len(said) <= LENGTH:
+            texts.append({"ids": asked + said, "prompt": len(asked)})
+    with ThreadPoolExecutor(2) as pool:
+        texts += pool.map(lambda job: written(a, job), jobs)
+    rng.shuffle(texts)
+    path = Path(a.out) / "texts.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    before = json.loads(path.read_text()) if path.exists() else []
+    known = {str(t["ids"]) for t in before}
+    path.write_text(json.dumps(before + [t for t in texts if str(t["ids"]) not in known]))
+
+
+# ---- training ----
+
+def batch_of(texts):
+    """ids [n][longest], and which of them are text."""
+    n = max(len(t["ids"]) for t in texts)
+    ids, real = torch.zeros(len(texts), n, dtype=torch.long), torch.zeros(len(texts), n, dtype=torch.bool)
+    for i, t in enumerate(texts):
+        ids[i, :len(t["ids"])] = torch.tensor(t["ids"])
+        real[i, :len(t["ids"])] = True
+    return ids, real
+
+
+def losses(head, target, texts, own):
+    """Cross entropy to the target's distribution over the head's words, of each step of a chain."""
+    ids, real = batch_of(texts)
+    features, logits = target.features(ids, head.s["layers"])
+    wanted, steps = logits[..., own], GUESSES
+    n = ids.shape[1] - 1 - steps
+    with torch.autocast("cpu", torch.bfloat16):
+        chain = head.chain(features[:, :n + steps], target.embed[ids[:, 1:]], steps)
+    out = []
+    for j, made in enumerate(chain):
+        here = real[:, j + 1:j + 1 + n]
+        p = wanted[:, j + 1:j + 1 + n][here].softmax(-1)
+        out.append(F.cross_entropy(made[here].float(), p))
+    return out
+
+
+def begin(target, counts):
+    """The words that come most, and the model's own rows for them; nothing is added to the stream yet."""
+    own = torch.from_numpy(np.sort(np.argsort(-counts, kind="stable")[:SIZES["vocab"]]).copy())
+    head = Head(len(target.norm), SIZES)
+    with torch.no_grad():
+        head.lm_head.weight.copy_(target.head[own])
+        head.norm.copy_(target.norm)
+        head.o.weight.zero_()
+        head.down.weight.zero_()
+    return head, own
+
+
+def train(a):
+    torch.manual_seed(1)
+    target, texts = Target(a.gguf), json.loads((Path(a.out) / "texts.json").read_text())
+    if a.own:
+        texts = [t for t in texts if t["prompt"] < len(t["ids"])]
+    held = texts[-len(texts) // 10:]
+    texts = texts[:-len(held)]
+    vocab = len(target.embed)
+    counts = np.bincount([i for t in texts for i in t["ids"]], minlength=vocab)
+    if a.head:
+        head, own = Head.load(a.head)
+    else:
+        head, own = begin(target, counts)
+    print(f"{len(texts)} texts, {counts.sum()} tokens, {counts[own].sum() / counts.sum():.4f} of them words of the head", flush=True)
+    inner = [p for n, p in head.named_parameters() if p.dim() == 2 and n != "lm_head.weight"]
+    others = [p for n, p in head.named_parameters() if p.dim() == 1 or n == "lm_head.weight"]
+    opts = [torch.optim.Muon(inner, lr=a.rate, weight_decay=0.01, momentum=0.95),
+            torch.optim.AdamW(others, lr=a.rate / 10, betas=(0.9, 0.95), weight_decay=0.01)]
+    rates = [(g, g["lr"]) for opt in opts for g in opt.param_groups]
+    at = lambda step: min(1, (step + 1) / 30) * (0.02 + 0.98 * 0.5 * (1 + np.cos(np.pi * step / a.steps)))
+    rng, began = random.Random(2), time.time()
+    for step in range(a.steps):
+        for g, rate in rates:
+            g["lr"] = rate * at(step)
+        each = losses(head, target, rng.sample(texts, a.batch), own)
+        loss = sum(0.8 ** j * l for j, l in enumerate(each))
+        head.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(head.parameters(), 1.0)
+        for opt in opts:
+            opt.step()
+        if step % 20 == 0 or step + 1 == a.steps:
+            print(f"{step}: {[round(l.item(), 3) for l in each]}, {time.time() - began:.0f} s", flush=True)
+        if step % 120 == 119 or step + 1 == a.steps:
+            head.save(a.out, own, vocab)
+            print(f"held out: {accepted(head, target, held, own):.3f} guesses right of {GUESSES}", flush=True)
+
+
+@torch.no_grad()
+def accepted(head, target, texts, own):
+    """Of each start in the model's part of a text: how many guesses in a row are what the text goes on with."""
+    right, starts = 0, 0
+    for at in range(0, len(texts), 16):
+        ids, real = batch_of(texts[at:at + 16])
+        features, _ = target.features(ids, head.s["layers"])
+        n = ids.shape[1] - 1 - GUESSES
+        still = real[:, 1 + GUESSES:1 + GUESSES + n].clone()
+        for i, t in enumerate(texts[at:at + 16]):
+            still[i, :max(t["prompt"] - 2, 0)] = False
+        starts += still.sum().item()
+        for j, made in enumerate(head.chain(features[:, :n + GUESSES], target.embed[ids[:, 1:]], GUESSES)):
+            still &= own[made.argmax(-1)] == ids[:, j + 2:j + 2 + n]
+            right += still.sum().item()
+    return right / starts
+
+
+# ---- vectors ----
+
+@torch.no_grad()
+def write_vectors(a):
+    """A chain of guesses behind a text, each from the ones before it, with the first of its logits."""
+    from tokenizers import Tokenizer
+    target, (head, own) = Target(a.gguf), Head.load(a.head)
+    ids = Tokenizer.from_file(a.tokenizer).encode(Path(a.text).read_text(encoding="utf-8"), add_special_tokens=False).ids
+    out = []
+    for n in (2, 30, 150):
+        text, guesses, logits = ids[:n], [], []
+        features, _ = target.features(torch.tensor([text[:-1]]), head.s["layers"])
+        for j in range(GUESSES):
+            padded = F.pad(features, (0, 0, 0, j + 1))
+            made = head.chain(padded, target.embed[torch.tensor([text[1:] + guesses])], j + 1)[-1][0, -1]
+            guesses.append(own[made.argmax()].item())
+            logits.append([round(x, 5) for x in made[:24].tolist()])
+        out.append({"ids": text, "guesses": guesses, "logits": logits})
+    Path(a.out).write_text(json.dumps(out) + "\n")
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    p.add_argument("what", choices=["texts", "train", "vectors"])
+    p.add_argument("--gguf", required=True)
+    p.add_argument("--out", required=True)
+    p.add_argument("--sol")
+    p.add_argument("--tokenizer")
+    p.add_argument("--books")
+    p.add_argument("--talk")
+    p.add_argument("--head", help="train: to begin with")
+    p.add_argument("--own", action="store_true", help="train: without the pieces of books")
+    p.add_argument("--text")
+    p.add_argument("--count", type=int, default=1500, help="texts of each kind")
+    p.add_argument("--seed", type=int, default=1, help="of the texts")
+    p.add_argument("--steps", type=int, default=600)
+    p.add_argument("--batch", type=int, default=16)
+    p.add_argument("--rate", type=float, default=0.02, help="of Muon; AdamW's is a tenth")
+    a = p.parse_args()
+    {"texts": write_texts, "train": train, "vectors": write_vectors}[a.what](a)
+
+
+if __name__ == "__main__":
+    main()
