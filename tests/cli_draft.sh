@@ -92,7 +92,7 @@ fi
 run 3 run -p Ha -n 4 --draft 4 --draft-model /nonexistent
 has err '/nonexistent/config.json'
 
-# ---- a GPU: the host draws from the rows of a step ----
+# ---- a GPU: rows of a step are drawn there, or by the host where the op cannot do what is asked ----
 # What cannot be emulated (clusters) is composed, and so few steps are made that none is a graph yet.
 no="-p Ha!Ha!Ha!Ha!Ha!Ha!Ha!Ha! -n 10 --greedy --exact --kv f32 --json -q"
 on_gpu() { # GPUS ARGUMENT...
@@ -117,6 +117,15 @@ if [ -n "${SOL_EMULATED_GPU:-}" ]; then
         # shellcheck disable=SC2086
         on_gpu 1 $no --draft 3 --draft-model "$head"
         is "a head on a GPU" "$(ids) $(counts guessed) $(counts accepted)" "$alone"
+        for how in "--temperature 1.5" "--temperature 1.5 --top-k 50"; do # with random numbers of their turns
+            # shellcheck disable=SC2086
+            on_gpu 1 ${no/--greedy/$how} --seed 3
+            alone=$(ids)
+            # shellcheck disable=SC2086
+            on_gpu 1 ${no/--greedy/$how} --seed 3 --draft 3 --draft-model "$head"
+            is "ids on a GPU, $how" "$(ids)" "$alone"
+            [ "$(counts guessed)" -gt 9 ] || fail "hardly a guess on a GPU, $how"
+        done
     fi
 fi
 [ $failures = 0 ] && echo "all passed"

@@ -5,6 +5,7 @@
 #include <assert.h>
 
 #include "base/interrupt.h"
+#include "base/rng.h"
 #include "infer/finite.h"
 
 void speculation_engine_params(struct engine_params *p, int64_t guesses)
@@ -50,31 +51,60 @@ static enum sol_status guess(struct speculation *s, int64_t most)
     return draft_guess(s->draft, most, s->guesses, &s->n_guesses);
 }
 
-/* Logits of all rows come to the host; each is looked at when it is drawn from, since one behind a
- * wrong guess is nobody's business. */
-static enum sol_status evaluate(struct speculation *s, int32_t newest)
+static bool draws_there(const struct speculation *s, const struct sampler *sampler)
+{
+    return engine_params_of(s->engine)->chooser.device.gpu && sampler_can_request(sampler) &&
+           !sampler_is_restricted(sampler);
+}
+
+/* Where tokens are not drawn on a GPU, logits of all rows come to the host. Each is looked at when
+ * its turn comes, since one behind a wrong guess is nobody's business: so the sampler's random
+ * numbers are as if none had been drawn. */
+static enum sol_status evaluate(struct speculation *s, int32_t newest, struct sampler *sampler)
 {
     struct engine_row rows[DRAFT_MOST + 1];
+    struct sampler *samplers[DRAFT_MOST + 1];
     bool wanted[DRAFT_MOST + 1];
-    const struct engine_outputs outputs = {.logits = wanted};
+    struct rng saved;
+    const bool there = draws_there(s, sampler);
     for (int64_t i = 0; i <= s->n_guesses; i++) {
         const int32_t token = i ? s->guesses[i - 1] : newest;
         rows[i] = (struct engine_row){.token = token, .sequence = s->sequence, .output = true};
-        wanted[i] = true;
+        samplers[i] = sampler;
+        wanted[i] = !there;
     }
-    SOL_TRY(engine_begin(s->engine, rows, s->n_guesses + 1, &outputs));
-    return engine_finish(s->engine, NULL, &s->logits);
+    const struct engine_outputs outputs = {.samplers = there ? samplers : NULL, .logits = wanted};
+    s->logits = NULL;
+    sampler_save(sampler, &saved);
+    enum sol_status status = engine_begin(s->engine, rows, s->n_guesses + 1, &outputs);
+    if (status == SOL_OK)
+        status = there ? engine_finish(s->engine, s->tokens, NULL)
+                       : engine_finish(s->engine, NULL, &s->logits);
+    sampler_restore(sampler, &saved);
+    return status;
+}
+
+static enum sol_status token_of(const struct speculation *s, int64_t row, struct sampler *sampler,
+                                int32_t *token)
+{
+    const struct model *model = engine_model(s->engine);
+    const int64_t vocab = model->config.vocab;
+    if (s->logits) {
+        const float *logits = s->logits + row * vocab;
+        return finite_row(logits, vocab) ? sampler_next(sampler, logits, token)
+                                         : finite_explain(model);
+    }
+    *token = s->tokens[row];
+    sampler_skip(sampler);
+    return *token < 0 ? finite_explain(model) : SOL_OK;
 }
 
 /* From the next row, which then counts as computed, drawn or not. Where the token is not the guess,
  * what was computed behind it goes. */
 static enum sol_status draw(struct speculation *s, struct sampler *sampler, int32_t *token)
 {
-    const struct model *model = engine_model(s->engine);
-    const int64_t vocab = model->config.vocab, row = s->next++;
-    const float *logits = s->logits + row * vocab;
-    enum sol_status status =
-        finite_row(logits, vocab) ? sampler_next(sampler, logits, token) : finite_explain(model);
+    const int64_t row = s->next++;
+    const enum sol_status status = token_of(s, row, sampler, token);
     if (status == SOL_OK && row < s->n_guesses && *token == s->guesses[row]) {
         s->counts.accepted++;
         return SOL_OK;
@@ -84,11 +114,18 @@ static enum sol_status draw(struct speculation *s, struct sampler *sampler, int3
     return status == SOL_OK ? ended : status;
 }
 
+/* What was drawn on a GPU may be what must not be drawn by now. */
+static bool is_outdated(const struct speculation *s, const struct sampler *sampler)
+{
+    return s->next && !s->logits && sampler_is_restricted(sampler);
+}
+
 enum sol_status speculation_next(struct speculation *s, int32_t newest, int64_t most,
                                  struct sampler *sampler, int32_t *token)
 {
     SOL_TRY(interrupt_check());
     if (s->draft) draft_add(s->draft, &newest, 1);
+    if (is_outdated(s, sampler)) SOL_TRY(speculation_end(s));
     if (s->next) {
         assert(newest == s->guesses[s->next - 1]);
         return draw(s, sampler, token);
@@ -100,6 +137,6 @@ enum sol_status speculation_next(struct speculation *s, int32_t newest, int64_t 
         const struct engine_row row = {.token = newest, .sequence = s->sequence, .output = true};
         return engine_eval_token(s->engine, &row, sampler, token);
     }
-    SOL_TRY(evaluate(s, newest));
+    SOL_TRY(evaluate(s, newest, sampler));
     return draw(s, sampler, token);
 }

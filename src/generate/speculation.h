@@ -2,7 +2,8 @@
  * from them as were guessed right and one more. Tokens are drawn one after the other, each from the
  * logits behind those before it, by the same sampler as without guesses: so text and random numbers
  * are the same wherever logits do not depend on the rows of a step (docs/design/
- * numerics-and-batches.md). Draws of a step with guesses are made on the host. */
+ * numerics-and-batches.md). On a GPU the tokens of all rows are drawn there at once, each with the
+ * random number of its turn, where its sampler can be asked for that and may draw anything. */
 #ifndef GENERATE_SPECULATION_H
 #define GENERATE_SPECULATION_H
 
@@ -22,7 +23,8 @@ struct speculation {
     /* ---- */
     int32_t guesses[DRAFT_MOST];
     int64_t n_guesses, next; /* of the last step; the row that is drawn from next; 0: none is */
-    const float *logits;     /* its rows' */
+    const float *logits;     /* its rows'; NULL: tokens were drawn on a GPU */
+    int32_t tokens[DRAFT_MOST + 1];
     struct speculation_counts counts;
 };
 

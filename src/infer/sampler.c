@@ -450,6 +450,21 @@ bool sampler_request(struct sampler *s, struct sample_draw *out)
     return true;
 }
 
+void sampler_save(const struct sampler *s, struct rng *out)
+{
+    *out = s->rng;
+}
+
+void sampler_restore(struct sampler *s, const struct rng *saved)
+{
+    s->rng = *saved;
+}
+
+void sampler_skip(struct sampler *s)
+{
+    if (!isinf(1 / s->params.temperature)) rng_uniform(&s->rng);
+}
+
 void sampler_banned(const struct sampler *s, uint32_t *bits)
 {
     memset(bits, 0, (s->vocab + 31) / 32 * sizeof *bits);

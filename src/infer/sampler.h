@@ -43,6 +43,12 @@ bool sampler_can_request(const struct sampler *sampler);   /* that it would not 
 bool sampler_is_restricted(const struct sampler *sampler); /* by sampler_allow */
 /* Whether both are banned from the same tokens. */
 bool sampler_bans_as(const struct sampler *sampler, const struct sampler *other);
+/* For draws that are made before it is known whether they count: the random numbers as they are
+ * now, and back to them; and as if a token had been drawn. */
+struct rng;
+void sampler_save(const struct sampler *sampler, struct rng *out);
+void sampler_restore(struct sampler *sampler, const struct rng *saved);
+void sampler_skip(struct sampler *sampler);
 /* As bits, [(vocab + 31) / 32]: what it is banned from; what it may draw now. */
 void sampler_banned(const struct sampler *sampler, uint32_t *bits);
 void sampler_list(const struct sampler *sampler, uint32_t *bits);
