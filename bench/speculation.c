@@ -11,7 +11,10 @@
  * up. record: writes how many guesses of each step were right. replay: the head is run for its
  * time, and of what it guesses so many are made right as FILE says, step after step, round and
  * round; so a model with random weights, and a head that knows nothing of it (bench/eagle_head.py),
- * take the time that a trained one takes where that many are right. */
+ * take the time that a trained one takes where that many are right. With - for HEAD guesses cost
+ * nothing. AFTER may be - too: what the model writes when it is not held to anything, the likeliest
+ * token each time, so that tokens are drawn where they usually are, which on a GPU is there. Steps
+ * of other sizes may then find another token likeliest, and guesses are wrong from there on. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,6 +31,7 @@ struct bench {
     struct token_list before, after;
     int64_t tokens, guesses;
     uint32_t *allowed;
+    bool own;                /* AFTER is the model's own text, once it has written it */
     struct eagle_head *head; /* NULL: looked up */
     struct eagle *eagle;
     FILE *record;
@@ -38,7 +42,7 @@ struct bench {
 /* What the head guesses, recorded or replaced. */
 struct observed {
     struct draft draft;
-    struct draft *inner;
+    struct draft *inner; /* NULL: guesses that cost nothing */
     struct bench *bench;
     int64_t at, step; /* of the newest token in AFTER */
 };
@@ -83,13 +87,14 @@ static void observed_destroy(struct draft *d)
 
 static void observed_reset(struct draft *d)
 {
-    draft_reset(((struct observed *)d)->inner);
+    struct observed *o = (struct observed *)d;
+    if (o->inner) draft_reset(o->inner);
 }
 
 static void observed_add(struct draft *d, const int32_t *tokens, int64_t n)
 {
     struct observed *o = (struct observed *)d;
-    draft_add(o->inner, tokens, n);
+    if (o->inner) draft_add(o->inner, tokens, n);
     o->at += n;
 }
 
@@ -98,7 +103,8 @@ static enum sol_status observed_guess(struct draft *d, int64_t most, int32_t *gu
 {
     struct observed *o = (struct observed *)d;
     const struct bench *b = o->bench;
-    const enum sol_status status = draft_guess(o->inner, most, guesses, n);
+    *n = most < b->guesses ? most : b->guesses;
+    const enum sol_status status = o->inner ? draft_guess(o->inner, most, guesses, n) : SOL_OK;
     if (status != SOL_OK || !b->right) return status;
     const int64_t right = b->right[o->step++ % b->n_right];
     for (int64_t i = 0; i < *n; i++) {
@@ -124,7 +130,7 @@ static struct draft *observe(struct bench *b)
     struct observed *o = calloc(1, sizeof *o);
     if (!o) exit(1);
     *o = (struct observed){.draft = {&observed_source}, .bench = b};
-    must(draft_create_eagle(b->eagle, b->guesses, &o->inner));
+    if (b->eagle) must(draft_create_eagle(b->eagle, b->guesses, &o->inner));
     return &o->draft;
 }
 
@@ -133,8 +139,10 @@ static struct draft *observe(struct bench *b)
 static void open_head(struct bench *b, int argc, char **argv, struct engine_params *params)
 {
     if (argc < 9) return;
-    must(eagle_head_open(argv[8], &b->model->config, &b->head));
-    eagle_engine_params(params, b->head);
+    if (strcmp(argv[8], "-") != 0) {
+        must(eagle_head_open(argv[8], &b->model->config, &b->head));
+        eagle_engine_params(params, b->head);
+    }
     if (argc < 11) return;
     if (strcmp(argv[9], "replay") == 0) read_right(b, argv[10]);
     if (strcmp(argv[9], "record") == 0) b->record = fopen(argv[10], "w");
@@ -148,10 +156,12 @@ static void open_bench(struct bench *b, int argc, char **argv)
     if (strcmp(argv[1], "cuda") == 0) must(gpu_open(0, &p.chooser.device.gpu));
     must(model_open(NULL, &builtin));
     read_tokens(builtin, argv[3], &b->before);
-    read_tokens(builtin, argv[4], &b->after);
+    b->own = strcmp(argv[4], "-") == 0;
+    if (b->own) b->after.ids = calloc((size_t)b->tokens, sizeof *b->after.ids);
+    if (!b->own) read_tokens(builtin, argv[4], &b->after);
     model_close(builtin);
     must(model_open(argv[2], &b->model));
-    if (b->tokens > (int64_t)b->after.count) b->tokens = (int64_t)b->after.count;
+    if (!b->own && b->tokens > (int64_t)b->after.count) b->tokens = (int64_t)b->after.count;
     p.context = ((int64_t)b->before.count + b->tokens + 127) / 128 * 128;
     speculation_engine_params(&p, b->guesses);
     open_head(b, argc, argv, &p);
@@ -161,8 +171,20 @@ static void open_bench(struct bench *b, int argc, char **argv)
     if (!b->allowed) exit(1);
 }
 
+/* Of its own text the first one is what the others are compared with. */
+static void next_own(struct bench *b, struct generation *g, const float *logits)
+{
+    const int64_t at = g->count;
+    must(logits ? generate_first(g, logits) : generate_next(g));
+    if (at == (int64_t)b->after.count) b->after.ids[b->after.count++] = g->token;
+}
+
 static void next(struct bench *b, struct generation *g, const float *logits)
 {
+    if (b->own) {
+        next_own(b, g, logits);
+        return;
+    }
     const int32_t token = b->after.ids[g->count];
     b->allowed[token / 32] = 1u << token % 32;
     must(logits ? generate_first(g, logits) : generate_next(g));
@@ -182,7 +204,7 @@ static double write_text(struct bench *b, struct draft *draft, struct speculatio
     sampler_params_init(&greedy);
     greedy.temperature = 0;
     must(sampler_create(&greedy, b->model->config.vocab, NULL, &g.sampler));
-    sampler_allow(g.sampler, b->allowed);
+    if (!b->own) sampler_allow(g.sampler, b->allowed);
     engine_reset(b->engine, 0);
     must(generate_prefill(b->engine, 0, b->before.ids, n, 0, &logits));
     next(b, &g, logits);
@@ -197,7 +219,7 @@ static double write_text(struct bench *b, struct draft *draft, struct speculatio
 static double write_guessed(struct bench *b, struct speculation_counts *counts)
 {
     struct draft *draft;
-    if (b->head)
+    if (b->head || b->right)
         draft = observe(b);
     else
         must(draft_create(engine_params_of(b->engine)->context, b->guesses, &draft));

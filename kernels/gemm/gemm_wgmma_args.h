@@ -123,7 +123,7 @@ SOL_STATIC_ASSERT(sizeof(struct gemm_wgmma_args) == 1536, "host and device agree
 #define WGMMA_OUT_BYTES(gated, tokens) ((tokens)*WGMMA_OUT_STRIDE((gated) ? 32 : 64) * 4)
 #define WGMMA_SHARED_BYTES(type, x, gated, warpgroups, tokens, stages, out_tokens)                 \
     ((stages) * (WGMMA_STAGE_BYTES(type, x, warpgroups, tokens) + 16) +                            \
-     (warpgroups)*WGMMA_OUT_BYTES(gated, out_tokens) + (WGMMA_GROUPS_MAX + 1) * 4 +                        \
+     (warpgroups)*WGMMA_OUT_BYTES(gated, out_tokens) + (WGMMA_GROUPS_MAX + 1) * 4 +                \
      ((x) == WGMMA_ROWS_I8 ? (warpgroups)*I8_ROWS_BYTES(tokens) : 0))
 
 /* Of a warpgroup: struct i8_row of each token, and two biases of each thread. */

@@ -49,6 +49,7 @@ const char *bench_category_of(const char *op)
         {"own_experts", "moe"},
         {"combine", "moe"},
         {"swiglu", "elementwise"},
+        {"silu_mul", "elementwise"},
         {"add", "elementwise"},
         {"rmsnorm", "norm"},
         {"rope", "rope"},

@@ -79,7 +79,7 @@ struct engine_options {
             STRING, 0, "numerics", "NAME",                                                         \
             "how far activations may be rounded on their way into products: exact, bf16, "         \
             "i8 (default: int8 with a scale every 32 values), i8_row (with one a row: "            \
-            "experts of long prompts on Hopper, a third faster)",                                  \
+            "experts of long prompts on Hopper, a quarter faster)",                                \
             offsetof(type, field.numerics), 0, 0),                                                 \
         OPTION_ENTRY(FLAG, 0, "reference", NULL, "every op by its plain C reference (slow)",       \
                      offsetof(type, field.reference), 0, 0),                                       \

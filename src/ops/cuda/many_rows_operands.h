@@ -29,6 +29,14 @@ static inline int64_t many_rows_over(int64_t count, int64_t size)
     return (count + size - 1) / size;
 }
 
+/* A piece of a workspace behind those before it: where it begins. `at`: where the next one does. */
+static inline size_t many_rows_piece(size_t *at, size_t bytes)
+{
+    size_t start = *at;
+    *at += (bytes + 255) / 256 * 256;
+    return start;
+}
+
 /* Columns of a row of k in bf16: what it lacks is filled with zeros. */
 int64_t many_rows_columns(int64_t k);
 /* Bytes of `rows` such rows. */

@@ -7,14 +7,6 @@
 #include "ops/cuda/many_rows_operands.h"
 #include "ops/cuda/wgmma_product.h"
 
-/* Pieces of the workspace, one behind the other: where the next begins. */
-static size_t piece(size_t *at, size_t bytes)
-{
-    size_t start = *at;
-    *at += (bytes + 255) / 256 * 256;
-    return start;
-}
-
 /* ---- what both have ---- */
 
 static bool can_run(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
@@ -86,8 +78,8 @@ static struct bf16_space bf16_place(const struct moe_args *a)
 {
     struct bf16_space s = {0};
     int64_t rows = a->m * a->top_k;
-    s.hidden = piece(&s.end, many_rows_bytes(rows, a->hidden));
-    s.act = piece(&s.end, many_rows_bytes(rows, a->intermediate));
+    s.hidden = many_rows_piece(&s.end, many_rows_bytes(rows, a->hidden));
+    s.act = many_rows_piece(&s.end, many_rows_bytes(rows, a->intermediate));
     return s;
 }
 
@@ -145,9 +137,9 @@ static struct i8_space i8_place(const struct moe_args *a)
 {
     struct i8_space s = {0};
     int64_t rows = a->m * a->top_k;
-    s.x = piece(&s.end, i8_rows_bytes(rows, wider(a)));
-    s.rows = piece(&s.end, i8_rows_scales_bytes(rows));
-    s.act = piece(&s.end, many_rows_bytes(rows, wider(a)));
+    s.x = many_rows_piece(&s.end, i8_rows_bytes(rows, wider(a)));
+    s.rows = many_rows_piece(&s.end, i8_rows_scales_bytes(rows));
+    s.act = many_rows_piece(&s.end, many_rows_bytes(rows, wider(a)));
     return s;
 }
 
