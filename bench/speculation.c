@@ -14,7 +14,9 @@
  * take the time that a trained one takes where that many are right. With - for HEAD guesses cost
  * nothing. AFTER may be - too: what the model writes when it is not held to anything, the likeliest
  * token each time, so that tokens are drawn where they usually are, which on a GPU is there. Steps
- * of other sizes may then find another token likeliest, and guesses are wrong from there on. */
+ * of other sizes may then find another token likeliest, and guesses are wrong from there on. So
+ * with replay the last ratio says what steps that take this long are worth with as many right as
+ * FILE says. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -229,6 +231,15 @@ static double write_guessed(struct bench *b, struct speculation_counts *counts)
     return rate;
 }
 
+/* Tokens of a step where as many guesses are right as was recorded. */
+static double replayed_tokens(const struct bench *b)
+{
+    int64_t sum = 0;
+    for (int64_t i = 0; i < b->n_right; i++)
+        sum += b->right[i] < b->guesses ? b->right[i] : b->guesses;
+    return 1 + (double)sum / (double)b->n_right;
+}
+
 int main(int argc, char **argv)
 {
     if (argc < 8 || argc == 10 || argc > 11) {
@@ -246,9 +257,15 @@ int main(int argc, char **argv)
         const double without = write_text(&b, NULL, &counts);
         const double with = write_guessed(&b, &counts);
         printf("without %8.2f with %8.2f tokens/s, ratio %.3f; %lld tokens in %lld steps, %lld of "
-               "%lld right\n",
+               "%lld right",
                without, with, with / without, (long long)b.tokens, (long long)counts.steps,
                (long long)counts.accepted, (long long)counts.guessed);
+        if (b.right) {
+            const double steps = with * (double)counts.steps / (double)(b.tokens - 1);
+            printf("; steps of %.2f ms, of %.2f tokens: ratio %.3f", 1e3 / steps,
+                   replayed_tokens(&b), replayed_tokens(&b) * steps / without);
+        }
+        printf("\n");
         fflush(stdout);
     }
     if (b.record) fclose(b.record);

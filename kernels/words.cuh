@@ -53,6 +53,15 @@ __device__ __forceinline__ void store_shared_f32(uint32_t to, float value)
     asm volatile("st.shared.f32 [%0], %1;" ::"r"(to), "f"(value) : "memory");
 }
 
+/* ---- global memory ---- */
+
+/* One instruction. Of what came out of shared memory the compiler makes four of 4 bytes. */
+__device__ __forceinline__ void store_16(void *to, uint4 v)
+{
+    asm volatile("st.global.v4.u32 [%0], {%1,%2,%3,%4};" ::"l"(to), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w)
+                 : "memory");
+}
+
 /* ---- between blocks, from sm_70 on ---- */
 
 /* Who takes the word sees what this thread wrote or saw before. */

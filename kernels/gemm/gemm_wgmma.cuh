@@ -3,8 +3,8 @@
  * multiple of 8): a group of experts with few tokens is hardly padded, and a weight that must be decoded
  * is decoded once for all tokens of a tile.
  *
- * A block has one warpgroup that fetches and two (of few tokens: four) that multiply, 64 rows of weights
- * each. It takes tiles of (group, features, tokens) in turn, tokens fastest, so that tiles that share
+ * A block has one warpgroup that fetches and two (of few tokens: four or six) that multiply, 64 rows of
+ * weights each. It takes tiles of (group, features, tokens) in turn, tokens fastest, so that tiles that share
  * weights run at the same time. A stage is 64 columns of the weights and of the tokens' rows.
  *
  * Gate and up (GATED) are multiplied together: of the 16 rows of a warp the first 8 are gate's, the others
@@ -115,7 +115,8 @@ INLINE void fetch_stage(const gemm_wgmma_args &a, const wgmma_tile &tile, int fe
 {
     enum { MATRICES = K::GATED ? 2 : 1, SHARE = K::WARPGROUPS / MATRICES };
     uint32_t to = ring.at(), barrier = ring.full(ring.stage);
-    barrier_expect(barrier, tile.width * WGMMA_ROW_BYTES + K::WARPGROUPS * (K::W_BYTES + K::S_BYTES));
+    barrier_expect(barrier, tile.width * (int)K::X_BOXES * WGMMA_ROW_BYTES +
+                                K::WARPGROUPS * (K::W_BYTES + K::S_BYTES));
     int first = tile.group * a.group_rows + (K::PACKED ? feature / K::W_TILE_ROWS : feature);
     if constexpr (K::HEADS) fetch_heads<K>(a, feature, unit, to, barrier);
 #pragma unroll
@@ -129,7 +130,9 @@ INLINE void fetch_stage(const gemm_wgmma_args &a, const wgmma_tile &tile, int fe
             copy_box_3d(to + K::SCALES_AT + i * SHARE * K::S_BYTES, a.scales[i], 0, unit, first,
                         barrier);
     }
-    fetch_x<K>(a, tile, unit * K::X_UNIT, to, barrier);
+#pragma unroll
+    for (int i = 0; i < K::X_BOXES; i++)
+        fetch_x<K>(a, tile, (unit + i) * K::X_UNIT, to + i * K::X_BYTES, barrier);
 }
 
 template <class K>
@@ -170,46 +173,48 @@ template <int S> INLINE void decode(uint32_t (&f)[4], const unit_words &u)
     f[3] = mul_bf16x2(mxfp4_pair<S % 2 * 2 + 1>(high), u.scale[1][S / 2]);
 }
 
-/* Rows g and g + 8 of a warp are those of a tile; or (GATED) rows of gate and of up, of the first half of
- * a tile or of the second. */
-template <class K> INLINE void load_words(unit_words &u, const wgmma_ring<K> &ring)
+/* Of unit number U of the stage. Rows g and g + 8 of a warp are those of a tile; or (GATED) rows of gate and
+ * of up, of the first half of a tile or of the second. */
+template <class K, int U> INLINE void load_words(unit_words &u, const wgmma_ring<K> &ring)
 {
+    enum { TILE = K::UNITS * UNIT_BYTES };
     int warp = threadIdx.x / WARP - WARPGROUP / WARP, lane = threadIdx.x % WARP;
-    uint32_t at = ring.at() + K::W_AT + lane * 16;
+    uint32_t at = ring.at() + K::W_AT + U * UNIT_BYTES + lane * 16;
     if (!K::GATED) {
-        u.w = load_shared_16(at + warp * UNIT_BYTES);
+        u.w = load_shared_16(at + warp * TILE);
         return;
     }
-    at += warp / 2 * UNIT_BYTES + warp % 2 * 8;
+    at += warp / 2 * TILE + warp % 2 * 8;
     uint2 gate = load_shared_8_at<0>(at), up = load_shared_8_at<0>(at + K::WARPGROUPS / 2 * K::W_BYTES);
     u.w = uint4{gate.x, gate.y, up.x, up.y};
 }
 
 /* Row g's two, then row g + 8's. */
-template <class K> INLINE uint32_t load_scales(const wgmma_ring<K> &ring)
+template <class K, int U> INLINE uint32_t load_scales(const wgmma_ring<K> &ring)
 {
+    enum { TILE = K::UNITS * UNIT_SCALES_MXFP4 };
     int warp = threadIdx.x / WARP - WARPGROUP / WARP, g = threadIdx.x % WARP / 4;
-    uint32_t at = ring.at() + K::SCALES_AT + g * 4;
-    if (!K::GATED) return load_shared_4(at + warp * UNIT_SCALES_MXFP4);
-    at += warp / 2 * UNIT_SCALES_MXFP4;
+    uint32_t at = ring.at() + K::SCALES_AT + U * UNIT_SCALES_MXFP4 + g * 4;
+    if (!K::GATED) return load_shared_4(at + warp * TILE);
+    at += warp / 2 * TILE;
     uint32_t gate = load_shared_4(at), up = load_shared_4(at + K::WARPGROUPS / 2 * K::S_BYTES);
     return __byte_perm(gate, up, warp % 2 ? 0x7632 : 0x5410);
 }
 
-/* What the pairs lack is 2^(e-1), for which a bf16 is too small when e is above 128. `large` gathers such
- * scales: a tile that has them is computed again, plainly. Trained models have none. */
-template <class K> INLINE void load_unit(unit_words &u, const wgmma_ring<K> &ring, uint32_t &large)
+/* What the pairs lack is 2^(e-1), for which a bf16 is too small when e is above 128. `large` gathers all
+ * scales: a tile with one of 128 and more is computed again, plainly. Trained models have none. */
+template <class K, int U> INLINE void load_unit(unit_words &u, const wgmma_ring<K> &ring, uint32_t &large)
 {
-    uint32_t bytes = load_scales<K>(ring);
-    load_words<K>(u, ring);
+    uint32_t bytes = load_scales<K, U>(ring);
+    load_words<K, U>(u, ring);
 #pragma unroll
     for (int i = 0; i < 4; i++)
         u.scale[i / 2][i % 2] = __byte_perm(bytes, 0, 0x4040 | i | i << 8) * 128 + 0x3f003f00u;
-    large |= ((bytes & 0x7f7f7f7fu) + 0x7f7f7f7fu) & bytes;
+    large |= bytes;
 }
 
 /* Of Q8_0 any scale is served. Rows g and g + 8 of a warp are in two tiles, of a head 32 rows apart. */
-template <class K> INLINE void load_unit(q8_0_unit &u, const wgmma_ring<K> &ring, uint32_t &)
+template <class K, int> INLINE void load_unit(q8_0_unit &u, const wgmma_ring<K> &ring, uint32_t &)
 {
     enum { TILES = WGMMA_ROWS / TILE_ROWS_Q8_0, NEXT = K::HEADS ? TILES / 2 : 1, EACH = K::HEADS ? 1 : 2 };
     int warp = threadIdx.x / WARP - WARPGROUP / WARP, lane = threadIdx.x % WARP;
@@ -248,7 +253,7 @@ INLINE void multiply_packed(float (&sums)[K::TOKENS / 2], int units, wgmma_ring<
     uint32_t next[4], f1[4], f2[4], f3[4];
     int last = ring.stage;
     barrier_wait(ring.full(ring.stage), ring.phase);
-    load_unit<K>(w, ring, large);
+    load_unit<K, 0>(w, ring, large);
     decode<0>(next, w);
     for (int u = 0; u < units; u++) {
         uint32_t x = ring.at();
@@ -267,7 +272,7 @@ INLINE void multiply_packed(float (&sums)[K::TOKENS / 2], int units, wgmma_ring<
         ring.step();
         if (u + 1 < units) {
             barrier_wait(ring.full(ring.stage), ring.phase);
-            load_unit<K>(w, ring, large);
+            load_unit<K, 0>(w, ring, large);
             decode<0>(next, w);
         }
         wgmma_wait<1>();
@@ -286,30 +291,44 @@ INLINE void multiply_steps(float (&sums)[K::TOKENS / 2], const uint32_t (&f)[2][
     wgmma_commit();
 }
 
-/* The same for few tokens, where decoding is most of the work: half a unit at a time, which takes fewer
- * instructions. */
+/* The same for few tokens, where decoding is most of the work: half a unit at a time, and two units a stage,
+ * which takes fewer instructions. */
 template <class K, int N>
 INLINE void multiply_halves(float (&sums)[K::TOKENS / 2], int units, wgmma_ring<K> &ring, uint32_t &large)
 {
     unit_words w;
     uint32_t first[2][4], second[2][4];
     barrier_wait(ring.full(ring.stage), ring.phase);
-    load_unit<K>(w, ring, large);
+    load_unit<K, 0>(w, ring, large);
     decode<0>(first[0], w);
     decode<1>(first[1], w);
-    for (int u = 0; u < units; u++) {
+    for (int u = 0; u < units; u += 2) {
         int stage = ring.stage;
-        multiply_steps<K, N>(sums, first, ring.at(), 0);
+        bool more = u + 1 < units;
+        uint32_t x = ring.at();
+        multiply_steps<K, N>(sums, first, x, 0);
         decode<2>(second[0], w);
         decode<3>(second[1], w);
-        multiply_steps<K, N>(sums, second, ring.at(), 2);
+        multiply_steps<K, N>(sums, second, x, 2);
+        if (more) load_unit<K, 1>(w, ring, large);
+        wgmma_wait<1>();
+        if (more) {
+            decode<0>(first[0], w);
+            decode<1>(first[1], w);
+            wgmma_wait<0>();
+            multiply_steps<K, N>(sums, first, x + K::X_BYTES, 0);
+            decode<2>(second[0], w);
+            decode<3>(second[1], w);
+            multiply_steps<K, N>(sums, second, x + K::X_BYTES, 2);
+        }
         ring.step();
-        if (u + 1 < units) {
+        more = u + 2 < units;
+        if (more) {
             barrier_wait(ring.full(ring.stage), ring.phase);
-            load_unit<K>(w, ring, large);
+            load_unit<K, 0>(w, ring, large);
         }
         wgmma_wait<1>();
-        if (u + 1 < units) {
+        if (more) {
             decode<0>(first[0], w);
             decode<1>(first[1], w);
         }
@@ -356,7 +375,7 @@ INLINE void multiply(float (&sums)[K::TOKENS / 2], int width, int units, wgmma_r
         switch (width) {
 #define WIDTH(N)                                                                                    \
     case N:                                                                                         \
-        if constexpr (N <= K::TOKENS && K::WARPGROUPS == 4)                                         \
+        if constexpr (N <= K::TOKENS && K::WARPGROUPS > 2)                                         \
             multiply_halves<K, N>(sums, units, ring, large);                                        \
         else if constexpr (N <= K::TOKENS)                                                          \
             multiply_packed<K, N>(sums, units, ring, large);                                        \
@@ -410,7 +429,7 @@ __device__ __noinline__ void multiply_plainly(const gemm_wgmma_args &a, const wg
         if (row >= a.n) continue;
         float value = plain_sum(a, tile.group, 0, row, token);
         if (K::GATED)
-            value = swiglu(value, plain_sum(a, tile.group, 1, row, token), a.alpha, a.limit);
+            value = swiglu_near(value, plain_sum(a, tile.group, 1, row, token), a.alpha, a.limit);
         int64_t at = (int64_t)token * a.n + row;
         if (K::RESULT == WGMMA_BF16)
             ((uint16_t *)a.c)[at] = f32_to_bf16(value);
@@ -493,7 +512,7 @@ template <class K> INLINE void gemm_wgmma(const gemm_wgmma_args &a)
     __syncthreads();
     if (K::CLUSTER > 1) cluster_sync();
     if (threadIdx.x < WARPGROUP) {
-        registers_give<24>();
+        registers_give<K::FETCH_REGISTERS>();
         if (threadIdx.x == 0) fetch_all<K>(a, offsets, ring);
     } else {
         registers_take<K::REGISTERS>();

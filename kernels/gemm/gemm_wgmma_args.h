@@ -24,15 +24,18 @@ enum wgmma_result {
     WGMMA_HEADS,
 };
 
-/* What activations are. A stage has 128 bytes of each row: 64 columns in bf16, or 128 in int8. */
+/* What activations are. */
 enum wgmma_rows {
     WGMMA_ROWS_BF16,
     /* Numbers of -127 to 127 over one scale (i8_rows.cu), for weights in MXFP4, which then are
      * whole numbers over one scale too (i8_weights.cuh). */
     WGMMA_ROWS_I8,
 };
+/* A stage has one or two boxes of 128 bytes of each row: 64 columns in bf16, or 128 in int8. Two where
+ * tokens are few: then what a stage costs beside its products counts. */
 enum { WGMMA_ROW_BYTES = 128 };
-#define WGMMA_UNITS(x) ((x) == WGMMA_ROWS_I8 ? 2 : 1) /* of a stage, each of 64 columns */
+#define WGMMA_BOXES_OF_X(x, warpgroups) ((x) == WGMMA_ROWS_BF16 && (warpgroups) > 2 ? 2 : 1)
+#define WGMMA_UNITS(x, warpgroups)      ((x) == WGMMA_ROWS_I8 || (warpgroups) > 2 ? 2 : 1) /* 64 columns */
 
 /* Of a row in int8: what its numbers are multiplied by, and their sum. */
 struct i8_row {
@@ -84,11 +87,11 @@ SOL_STATIC_ASSERT(sizeof(struct gemm_wgmma_args) == 1536, "host and device agree
     KIND(name##_192, TILES_Q8_0, false, 2, 192, 5, 64, 2)                                          \
     KIND(name##_256, TILES_Q8_0, false, 2, 256, 5, 32, 2)
 #define WGMMA_MXFP4_SIZES(KIND, name, gated)                                                       \
-    KIND(name##_64, TILES_MXFP4, gated, 4, 64, 11, 32, 1)                                          \
+    KIND(name##_64, TILES_MXFP4, gated, 6, 64, 4, 32, 1)                                           \
     KIND(name##_256, TILES_MXFP4, gated, 2, 256, 5, (gated) ? 128 : 64, 1)
 #define WGMMA_MOE_SIZES(KIND, name, gated)                                                         \
-    KIND(name##_64, TILES_MXFP4, gated, 4, 64, 11, 32, 1)                                          \
-    KIND(name##_128, TILES_MXFP4, gated, 4, 128, (gated) ? 8 : 7, 32, 1)                           \
+    KIND(name##_64, TILES_MXFP4, gated, 6, 64, 4, 32, 1)                                           \
+    KIND(name##_128, TILES_MXFP4, gated, 4, 128, 4, (gated) ? 32 : 16, 1)                          \
     KIND(name##_256, TILES_MXFP4, gated, 2, 256, 5, (gated) ? 128 : 64, 1)
 #define WGMMA_I8_SIZES(KIND, name, gated) /* WGMMA_ROWS_I8 */                                      \
     KIND(name##_256, TILES_MXFP4, gated, 2, 256, 4, (gated) ? 128 : 64, 1)                         \
@@ -115,8 +118,9 @@ SOL_STATIC_ASSERT(sizeof(struct gemm_wgmma_args) == 1536, "host and device agree
     (TYPE_TILE_ROWS(type) ? TYPE_TILES_OVER(type, WGMMA_ROWS) * TYPE_UNIT_SCALES(type) : 0)
 /* Whole kilobytes, since the swizzle goes by addresses. */
 #define WGMMA_STAGE_BYTES(type, x, warpgroups, tokens)                                             \
-    (((tokens)*WGMMA_ROW_BYTES +                                                                   \
-      (warpgroups)*WGMMA_UNITS(x) * (WGMMA_W_BYTES(type) + WGMMA_SCALES_BYTES(type)) + 1023) /     \
+    (((tokens)*WGMMA_ROW_BYTES * WGMMA_BOXES_OF_X(x, warpgroups) +                                 \
+      (warpgroups)*WGMMA_UNITS(x, warpgroups) * (WGMMA_W_BYTES(type) + WGMMA_SCALES_BYTES(type)) + \
+      1023) /                                                                                      \
      1024 * 1024)
 /* Of a warpgroup: a token's results take 4 words more than they are, against bank conflicts. */
 #define WGMMA_OUT_STRIDE(features)     ((features) + 4)

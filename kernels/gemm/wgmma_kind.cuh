@@ -15,7 +15,8 @@ template <int TYPE_, bool GATED_, int WARPGROUPS_, int TOKENS_, int STAGES_, int
 struct wgmma_kind {
     enum {
         I8 = ROWS_ == WGMMA_ROWS_I8,
-        UNITS = WGMMA_UNITS(ROWS_),
+        UNITS = WGMMA_UNITS(ROWS_, WARPGROUPS_), /* of a stage */
+        X_BOXES = WGMMA_BOXES_OF_X(ROWS_, WARPGROUPS_),
         X_UNIT = I8 ? WGMMA_K / 4 : WGMMA_K, /* elements of x's map in a unit: 4 bytes, or bf16 */
         RESULT = RESULT_, /* enum wgmma_result */
         HEADS = RESULT_ == WGMMA_HEADS,
@@ -34,7 +35,8 @@ struct wgmma_kind {
         W_TILE_ROWS = TYPE_TILE_ROWS(TYPE_),
         W_BYTES = UNITS * WGMMA_W_BYTES(TYPE_), /* of 64 rows and a stage */
         S_BYTES = UNITS * WGMMA_SCALES_BYTES(TYPE_),
-        W_AT = TOKENS * WGMMA_ROW_BYTES,
+        X_BYTES = TOKENS * WGMMA_ROW_BYTES, /* of a box */
+        W_AT = X_BOXES * X_BYTES,
         SCALES_AT = W_AT + WARPGROUPS * W_BYTES,
         STAGE_BYTES = WGMMA_STAGE_BYTES(TYPE_, ROWS_, WARPGROUPS_, TOKENS_),
         OUT_BYTES = WGMMA_OUT_BYTES(GATED_, OUT_TOKENS_), /* of a warpgroup */
@@ -44,7 +46,10 @@ struct wgmma_kind {
         OFFSETS_AT = ROWS_AT + (I8 ? WARPGROUPS * I8_ROWS_BYTES(TOKENS) : 0),
         WG_FEATURES = GATED ? WGMMA_ROWS / 2 : WGMMA_ROWS, /* of a warpgroup */
         FEATURES = WARPGROUPS * WG_FEATURES,               /* of a block's tile */
-        REGISTERS = WARPGROUPS == 2 ? 240 : 112,           /* of a thread that multiplies */
+        /* A launch gives each thread as many, in eights; what the fetching ones give back the others get. */
+        POOL = 65536 / THREADS / 8 * 8 * THREADS,
+        FETCH_REGISTERS = 24,
+        REGISTERS = (POOL - FETCH_REGISTERS * WARPGROUP) / (WARPGROUPS * WARPGROUP) / 8 * 8,
     };
 };
 

@@ -6,17 +6,10 @@
 #include "cache.cuh"
 #include "copy_async.cuh"
 #include "gemm/wgmma_kind.cuh"
+#include "swiglu/swiglu_near.cuh"
 #include "words.cuh"
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-
-/* As swiglu.cuh, with the approximations of the special function unit: 1e-6, far below what bf16 does. */
-INLINE float swiglu(float gate, float up, float alpha, float limit)
-{
-    float g = gate > limit ? limit : gate;
-    float u = up > limit ? limit : up < -limit ? -limit : up;
-    return __fdividef(g, 1 + __expf(-alpha * g)) * (u + 1);
-}
 
 /* Bias of this thread's rows g and g + 8, of the warpgroup's features from `feature` on. */
 template <class K> INLINE void load_bias(const gemm_wgmma_args &a, int group, int feature, float (&b)[2])
@@ -42,7 +35,7 @@ template <class K> INLINE void finish_block(const gemm_wgmma_args &a, const floa
 #pragma unroll
     for (int i = 0; i < 4; i++) sums[i] += bias[i / 2];
 #pragma unroll
-    for (int i = 0; K::GATED && i < 2; i++) sums[i] = swiglu(sums[i], sums[2 + i], a.alpha, a.limit);
+    for (int i = 0; K::GATED && i < 2; i++) sums[i] = swiglu_near(sums[i], sums[2 + i], a.alpha, a.limit);
 }
 
 template <class K>
@@ -140,8 +133,8 @@ INLINE void store_block_bf16(const gemm_wgmma_args &a, const wgmma_tile &tile, i
     named_sync(wg, WARPGROUP);
     uint16_t *c = (uint16_t *)a.c + (int64_t)(tile.first_row + first) * a.n + feature;
     for (int i = thread; i < count * PIECES; i += WARPGROUP)
-        *(uint4 *)(c + (int64_t)(i / PIECES) * a.n + i % PIECES * 8) =
-            load_shared_16(out + (i ^ i / PIECES / TURN % PIECES) * 16);
+        store_16(c + (int64_t)(i / PIECES) * a.n + i % PIECES * 8,
+                 load_shared_16(out + (i ^ i / PIECES / TURN % PIECES) * 16));
 }
 
 /* Rotates dimensions d and d + 32 of the tile's tokens. */

@@ -18,6 +18,7 @@
 
 #include "grouped_gemm/grouped_decode.cuh"
 #include "swiglu/swiglu_near.cuh"
+#include "words.cuh"
 #include "wgmma_ring.cuh"
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
@@ -415,8 +416,8 @@ INLINE void store_halves(const grouped_wgmma_args &a, const grouped_tile &tile, 
         for (int i = thread; i < count * 8; i += GROUPED_WARPGROUP) {
             int row = i / 8, p = i % 8;
             if (feature + p * 8 < g.n)
-                *(uint4 *)(c + (int64_t)row * g.n + p * 8) =
-                    load_shared_16(out + row * GROUPED_ROW_BYTES + (p ^ row % 8) * 16);
+                store_16(c + (int64_t)row * g.n + p * 8,
+                         load_shared_16(out + row * GROUPED_ROW_BYTES + (p ^ row % 8) * 16));
         }
     }
 }

@@ -404,6 +404,24 @@ static inline void ask_l2(const void *) {}
 static inline void wait_for_input(void) {}
 static inline void let_next_start(void) {}
 
+/* ---- kernels/numbers.cuh ---- */
+#define KERNELS_NUMBERS_CUH
+
+static inline float min_or_nan(float a, float b)
+{
+    return isnan(a) || isnan(b) ? NAN : a < b ? a : b;
+}
+
+static inline float max_or_nan(float a, float b)
+{
+    return isnan(a) || isnan(b) ? NAN : a < b ? b : a;
+}
+
+static inline float reciprocal_unit(float x)
+{
+    return 1 / x;
+}
+
 /* ---- kernels/mma.cuh ---- */
 #define KERNELS_MMA_CUH
 

@@ -156,6 +156,11 @@ static inline void store_shared_f32(uint32_t to, float value)
     store_shared_4(to, __float_as_uint(value));
 }
 
+static inline void store_16(void *to, uint4 v)
+{
+    *(uint4 *)to = v;
+}
+
 void word_add(uint32_t *word, uint32_t add);
 void word_set_1(uint32_t *word);
 uint32_t word_take(const uint32_t *word);

@@ -10,8 +10,6 @@
 #include "ops/op.h"
 #include "ops/tensor.h"
 
-enum { FEW_ROWS_SHARED_MAX = 90 << 10 }; /* of a block, so that two fit an SM */
-
 /* Bytes of a column of k activations, for tiles or for rows of bf16. */
 static inline size_t few_rows_column(int64_t k, enum layout layout)
 {

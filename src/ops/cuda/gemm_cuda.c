@@ -119,13 +119,17 @@ static const struct gemv_kind exact_kinds[] = {
 static const struct gemv_kind rounded_kind = {ROUNDED_ROWS, 1, GEMV("bf16", "8")};
 #undef GEMV
 
+/* Shared memory of a block: what gemv.cu itself declares, at most, and rows beside which a second block
+ * fits the SM. */
+enum { GEMV_STATIC = 10 << 10, GEMV_SHARED_FITS = 90 << 10 };
+
 static size_t gemv_shared(const struct gemm_args *a, const struct gemv_kind *kind)
 {
     return (size_t)(kind->rows * kind->parts) * few_rows_column(a->k, a->w.layout);
 }
 
 static bool gemv_serves(const struct gemm_args *a, const struct gemv_kind *kind,
-                        char why[OP_REASON_MAX])
+                        const struct op_device *device, char why[OP_REASON_MAX])
 {
     if (!few_rows_mxfp4(&a->w) && !few_rows_q8_0(&a->w) && !few_rows_bf16(&a->w))
         snprintf(why, OP_REASON_MAX, "%s with rows of %lld; it reads bf16, packed mxfp4 and q8_0",
@@ -134,7 +138,7 @@ static bool gemv_serves(const struct gemm_args *a, const struct gemv_kind *kind,
         return few_rows_refuse(why, "an operand at an address that is no multiple of 16");
     else if (row_tiles(a, kind->rows) > GRID_Y_MAX)
         snprintf(why, OP_REASON_MAX, "%lld rows, which are too many", (long long)a->m);
-    else if (gemv_shared(a, kind) > FEW_ROWS_SHARED_MAX)
+    else if (gemv_shared(a, kind) + GEMV_STATIC > (size_t)gpu_info(device->gpu)->shared_per_block)
         snprintf(why, OP_REASON_MAX, "rows of %lld do not fit shared memory", (long long)a->k);
     else
         return true;
@@ -147,8 +151,9 @@ static void run_gemv(const struct op_context *context, const struct gemm_args *a
     const struct gemm_kernel_args k = for_kernel(a);
     /* A block spreads the activations once, then takes tile after tile: no more blocks than run at
      * a time, each with the same number of tiles. */
+    const unsigned fit = gemv_shared(a, kind) > GEMV_SHARED_FITS ? 1 : FEW_ROWS_BLOCKS;
     unsigned tiles = blocks_of(a->n, FEW_ROWS_FEATURES), rows = row_tiles(a, kind->rows);
-    unsigned most = FEW_ROWS_BLOCKS * (unsigned)gpu_stream_info(context->stream)->sm_count / rows;
+    unsigned most = fit * (unsigned)gpu_stream_info(context->stream)->sm_count / rows;
     unsigned each = most ? blocks_of(tiles, most) : tiles;
     gpu_put(context->stream, "gemm/gemv.cu", kind->names[a->w.dtype],
             &(struct gpu_launch){.grid = {blocks_of(tiles, each), rows},
@@ -169,8 +174,7 @@ static const char *const exact_names[] = {"1", "2"}; /* of exact_kinds: rows tog
 
 static bool can_run_exact(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
 {
-    (void)device;
-    return gemv_serves(args, &exact_kinds[0], why);
+    return gemv_serves(args, &exact_kinds[0], device, why);
 }
 
 /* One or two rows; more of a product so small that each two can have their own blocks. */
@@ -180,7 +184,7 @@ static bool suits_exact(const void *args, const struct op_device *device, char w
     bool small = !a->group_offsets && few_rows_bf16(&a->w) &&
                  few_rows_at_once(a->m, a->n, EXACT_ROWS, device);
     if (small || rows_together(a) <= EXACT_ROWS)
-        return gemv_serves(a, &exact_kinds[rows_together(a) > 1], why);
+        return gemv_serves(a, &exact_kinds[0], device, why);
     snprintf(why, OP_REASON_MAX, "%lld rows; it is for 1 or 2", (long long)rows_together(a));
     return false;
 }
@@ -188,8 +192,7 @@ static bool suits_exact(const void *args, const struct op_device *device, char w
 static bool exact_serves(const void *args, const struct op_device *device, int choice)
 {
     char why[OP_REASON_MAX];
-    (void)device;
-    return gemv_serves(args, &exact_kinds[choice], why);
+    return gemv_serves(args, &exact_kinds[choice], device, why);
 }
 
 /* Two rows together, unless there are two SMs for each row and tile (H100, k 2880, 2 rows of 512
@@ -226,8 +229,7 @@ const struct op_variant gemv_f32_cuda = {
 static bool can_run_rounded(const void *args, const struct op_device *device,
                             char why[OP_REASON_MAX])
 {
-    (void)device;
-    return gemv_serves(args, &rounded_kind, why);
+    return gemv_serves(args, &rounded_kind, device, why);
 }
 
 static void run_rounded(const struct op_context *context, const void *args)

@@ -295,7 +295,8 @@ static void map_weights(struct gpu_stream *stream, const struct wgmma_product *p
                 map_heads(stream, w[i], &args->w[i]);
         }
     } else if (p->w.layout == LAYOUT_TILES) {
-        const unsigned units = WGMMA_UNITS(p->x_rows ? WGMMA_ROWS_I8 : WGMMA_ROWS_BF16);
+        const unsigned units =
+            WGMMA_UNITS(p->x_rows ? WGMMA_ROWS_I8 : WGMMA_ROWS_BF16, kind->warpgroups);
         map_packed(stream, &p->w, rows, units, &args->w[0], &args->scales[0]);
         if (kind->gated) map_packed(stream, &p->up, rows, units, &args->w[1], &args->scales[1]);
     } else {
