@@ -21,6 +21,8 @@ template <class K> struct wgmma_ring {
         if (++stage == K::STAGES) stage = 0, phase ^= 1;
     }
     INLINE uint32_t at() const { return base + stage * K::STAGE_BYTES; }
+    /* The same, and the compiler knows that all lanes have it: operands are made in uniform registers. */
+    INLINE uint32_t uniform_at() const { return __reduce_max_sync(FULL_MASK, at()); }
     INLINE uint32_t full(int which) const { return base + K::BARRIERS_AT + 8 * which; }
     INLINE uint32_t empty(int which) const { return full(K::STAGES + which); }
     /* A warp is done with a stage; of a cluster all blocks write to it. */

@@ -1,3 +1,4 @@
+// spills: gemm_wgmma_mxfp4_64 8
 // spills: gemm_wgmma_mxfp4_256 16
 /* The products of many rows that are gemm. Each kernel's sizes: gemm_wgmma_args.h. */
 #include "gemm/gemm_wgmma.cuh"

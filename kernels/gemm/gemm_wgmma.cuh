@@ -23,6 +23,7 @@
 #include "gemm/wgmma_q8_0.cuh"
 #include "gemm/wgmma_results.cuh"
 #include "mma.cuh"
+#include "numbers.cuh"
 #include "pack/mxfp4.cuh"
 #include "wgmma_ring.cuh"
 #include "words.cuh"
@@ -157,20 +158,20 @@ INLINE void fetch_all(const gemm_wgmma_args &a, const int32_t *offsets, wgmma_ri
 /* ---- MXFP4 to bf16 ---- */
 
 /* What a lane has of a unit: words of its two rows (x, y: row g's; z, w: row g + 8's), the scales of
- * their blocks twice, as bf16: {row g, g + 8} x {first 32 columns, second}. */
+ * their blocks as bf16: row g's and row g + 8's, of the first 32 columns in the low half. */
 struct unit_words {
     uint4 w;
-    uint32_t scale[2][2];
+    uint32_t scales[2];
 };
 
 /* Fragments of step S of a unit. */
 template <int S> INLINE void decode(uint32_t (&f)[4], const unit_words &u)
 {
     uint32_t low = S < 2 ? u.w.x : u.w.y, high = S < 2 ? u.w.z : u.w.w;
-    f[0] = mul_bf16x2(mxfp4_pair<S % 2 * 2>(low), u.scale[0][S / 2]);
-    f[1] = mul_bf16x2(mxfp4_pair<S % 2 * 2>(high), u.scale[1][S / 2]);
-    f[2] = mul_bf16x2(mxfp4_pair<S % 2 * 2 + 1>(low), u.scale[0][S / 2]);
-    f[3] = mul_bf16x2(mxfp4_pair<S % 2 * 2 + 1>(high), u.scale[1][S / 2]);
+    f[0] = mul_bf16x2_by<S / 2>(mxfp4_pair<S % 2 * 2>(low), u.scales[0]);
+    f[1] = mul_bf16x2_by<S / 2>(mxfp4_pair<S % 2 * 2>(high), u.scales[1]);
+    f[2] = mul_bf16x2_by<S / 2>(mxfp4_pair<S % 2 * 2 + 1>(low), u.scales[0]);
+    f[3] = mul_bf16x2_by<S / 2>(mxfp4_pair<S % 2 * 2 + 1>(high), u.scales[1]);
 }
 
 /* Of unit number U of the stage. Rows g and g + 8 of a warp are those of a tile; or (GATED) rows of gate and
@@ -207,9 +208,8 @@ template <class K, int U> INLINE void load_unit(unit_words &u, const wgmma_ring<
 {
     uint32_t bytes = load_scales<K, U>(ring);
     load_words<K, U>(u, ring);
-#pragma unroll
-    for (int i = 0; i < 4; i++)
-        u.scale[i / 2][i % 2] = __byte_perm(bytes, 0, 0x4040 | i | i << 8) * 128 + 0x3f003f00u;
+    u.scales[0] = __byte_perm(bytes, 0, 0x4140) * 128 + 0x3f003f00u;
+    u.scales[1] = __byte_perm(bytes, 0, 0x4342) * 128 + 0x3f003f00u;
     large |= bytes;
 }
 
@@ -256,7 +256,7 @@ INLINE void multiply_packed(float (&sums)[K::TOKENS / 2], int units, wgmma_ring<
     load_unit<K, 0>(w, ring, large);
     decode<0>(next, w);
     for (int u = 0; u < units; u++) {
-        uint32_t x = ring.at();
+        uint32_t x = ring.uniform_at();
         multiply_step<K, N>(sums, next, x, 0);
         decode<1>(f1, w);
         wgmma_wait<1>();
@@ -292,7 +292,7 @@ INLINE void multiply_steps(float (&sums)[K::TOKENS / 2], const uint32_t (&f)[2][
 }
 
 /* The same for few tokens, where decoding is most of the work: half a unit at a time, and two units a stage,
- * which takes fewer instructions. */
+ * which takes fewer instructions. Behind an odd number of units zeros are multiplied, which costs less than to ask. */
 template <class K, int N>
 INLINE void multiply_halves(float (&sums)[K::TOKENS / 2], int units, wgmma_ring<K> &ring, uint32_t &large)
 {
@@ -304,34 +304,28 @@ INLINE void multiply_halves(float (&sums)[K::TOKENS / 2], int units, wgmma_ring<
     decode<1>(first[1], w);
     for (int u = 0; u < units; u += 2) {
         int stage = ring.stage;
-        bool more = u + 1 < units;
-        uint32_t x = ring.at();
+        uint32_t x = ring.uniform_at();
         multiply_steps<K, N>(sums, first, x, 0);
         decode<2>(second[0], w);
         decode<3>(second[1], w);
         multiply_steps<K, N>(sums, second, x, 2);
-        if (more) load_unit<K, 1>(w, ring, large);
+        load_unit<K, 1>(w, ring, large);
         wgmma_wait<1>();
-        if (more) {
-            decode<0>(first[0], w);
-            decode<1>(first[1], w);
-            wgmma_wait<0>();
-            multiply_steps<K, N>(sums, first, x + K::X_BYTES, 0);
-            decode<2>(second[0], w);
-            decode<3>(second[1], w);
-            multiply_steps<K, N>(sums, second, x + K::X_BYTES, 2);
-        }
+        decode<0>(first[0], w);
+        decode<1>(first[1], w);
+        wgmma_wait<0>();
+        multiply_steps<K, N>(sums, first, x + K::X_BYTES, 0);
+        decode<2>(second[0], w);
+        decode<3>(second[1], w);
+        multiply_steps<K, N>(sums, second, x + K::X_BYTES, 2);
         ring.step();
-        more = u + 2 < units;
-        if (more) {
+        if (u + 2 < units) {
             barrier_wait(ring.full(ring.stage), ring.phase);
             load_unit<K, 0>(w, ring, large);
         }
         wgmma_wait<1>();
-        if (more) {
-            decode<0>(first[0], w);
-            decode<1>(first[1], w);
-        }
+        decode<0>(first[0], w);
+        decode<1>(first[1], w);
         wgmma_wait<0>();
         ring.release(stage);
     }

@@ -171,7 +171,7 @@ INLINE void multiply_i8_stages(int32_t (&sums)[K::TOKENS / 2], int units, wgmma_
     two = w.template load<1>(ring);
     w.decode(first, one);
     for (int u = 0; u < units; u += K::UNITS) {
-        uint32_t x = ring.at();
+        uint32_t x = ring.uniform_at();
         int last = ring.stage;
         multiply_i8_unit<K, N>(sums, first, x, 0);
         w.decode(second, two);

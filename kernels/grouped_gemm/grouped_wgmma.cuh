@@ -304,9 +304,7 @@ INLINE void multiply(float (&sums)[K::ROWS][K::SUMS], const grouped_tile &tile, 
     for (int t = 0; t < K::ROWS; t++) place.load(w, ring.at(), t);
 #pragma unroll 1
     while (left > 0) {
-        /* Now the compiler knows that all lanes have the same, and makes descriptors in uniform
-         * registers. */
-        uint32_t x = __reduce_max_sync(FULL_MASK, ring.at());
+        uint32_t x = ring.uniform_at();
         int before = last;
         last = ring.stage;
         ring.step();

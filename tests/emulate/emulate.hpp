@@ -404,24 +404,6 @@ static inline void ask_l2(const void *) {}
 static inline void wait_for_input(void) {}
 static inline void let_next_start(void) {}
 
-/* ---- kernels/numbers.cuh ---- */
-#define KERNELS_NUMBERS_CUH
-
-static inline float min_or_nan(float a, float b)
-{
-    return isnan(a) || isnan(b) ? NAN : a < b ? a : b;
-}
-
-static inline float max_or_nan(float a, float b)
-{
-    return isnan(a) || isnan(b) ? NAN : a < b ? b : a;
-}
-
-static inline float reciprocal_unit(float x)
-{
-    return 1 / x;
-}
-
 /* ---- kernels/mma.cuh ---- */
 #define KERNELS_MMA_CUH
 
@@ -494,6 +476,29 @@ static inline uint32_t fma_bf16x2(uint32_t a, uint32_t b, uint32_t c)
 static inline uint32_t mul_bf16x2(uint32_t a, uint32_t b)
 {
     return fma_bf16x2(a, b, 0x80008000u);
+}
+
+/* ---- kernels/numbers.cuh ---- */
+#define KERNELS_NUMBERS_CUH
+
+static inline float min_or_nan(float a, float b)
+{
+    return isnan(a) || isnan(b) ? NAN : a < b ? a : b;
+}
+
+static inline float max_or_nan(float a, float b)
+{
+    return isnan(a) || isnan(b) ? NAN : a < b ? b : a;
+}
+
+static inline float reciprocal_unit(float x)
+{
+    return 1 / x;
+}
+
+template <int HALF> static inline uint32_t mul_bf16x2_by(uint32_t a, uint32_t b)
+{
+    return mul_bf16x2(a, (HALF ? b >> 16 : b & 0xffff) * 0x10001u);
 }
 
 /* ---- kernels/peers.cuh ---- */
