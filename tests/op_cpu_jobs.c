@@ -242,9 +242,9 @@ static void long_contexts_have_the_same_bits(void **state)
      * slots; a window of several pieces, and one that lies across a cut. */
     static const struct {
         int64_t rows, sequences, depth, window;
-    } cases[] = {{1, 1, 5000, 0},     {1, 1, 1023, 0},    {1, 1, 1024, 0},
-                 {20, 1, 1015, 0},    {3, 3, 3000, 0},    {40, 2, 2040, 0},
-                 {60, 1, 4090, 2100}, {2, 2, 4000, 1500}, {18, 1, 1000, 128}};
+    } cases[] = {{1, 1, 5000, 0},     {1, 1, 2047, 0},    {1, 1, 2048, 0},
+                 {20, 1, 2040, 0},    {3, 3, 4100, 0},    {40, 2, 2040, 0},
+                 {60, 1, 4090, 2100}, {2, 2, 7000, 3000}, {18, 1, 2040, 128}};
     struct case_maker c = {.arena = arena, .rng = &rng, .kind = CASE_TIMED};
     int ran = 0;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
