@@ -26,8 +26,10 @@
 #define TILE_VECTORS 2
 #endif
 
-/* Later pieces begin with no maximum, and would find theirs in steps. So far above the first one
- * that they see it is rarely exceeded; weights are floats, and as exact when all are smaller. */
+/* Later pieces begin with no maximum, and would find theirs in steps, each of which shrinks all
+ * sums. So far above the first one that they see it is rarely exceeded; weights are floats, and as
+ * exact when all are smaller. Xeon (Sapphire Rapids), one core, what pieces cost a prompt of 64
+ * rows at 16384: 4.5 % without, 0.6 % with. */
 #define ABOVE 8.0f
 
 enum {
