@@ -7,11 +7,16 @@
  *
  * A last panel that would stick out over n is moved back and masks the features it shares with its
  * neighbour. When n is smaller than a panel, each feature is a panel of its own with stride 0 (all
- * lanes read the same row and the first one counts): wasteful, and nobody has such a model. */
+ * lanes read the same row and the first one counts): wasteful, and nobody has such a model.
+ *
+ * Products of the same rows (q, k, v; gate and up) run together (op_variant.joins): blocks are the
+ * same for all, the panels of one follow those of the other, and a job may begin in one matrix and
+ * end in the next. What phase 1 made of the rows serves all of them, and threads meet once. */
 #ifndef OPS_GEMM_JOBS_H
 #define OPS_GEMM_JOBS_H
 
 #include "ops/args.h"
+#include "ops/op.h"
 
 struct gemm_block {
     int64_t group, row, rows; /* rows of C */
@@ -19,16 +24,20 @@ struct gemm_block {
 };
 
 struct gemm_jobs {
+    const struct gemm_args *products[OP_JOINED_MAX]; /* that run together */
+    int n_products;
     struct gemm_block *blocks;
-    int64_t n_blocks, n_jobs, n_panels;
-    int64_t n_rows; /* of all blocks: those behind them are nobody's */
+    int64_t n_blocks, n_jobs;
+    int64_t n_panels; /* of all products */
+    int64_t n_rows;   /* of all blocks: those behind them are nobody's */
 };
 
 struct gemm_panel {
-    const uint8_t *w; /* first weight row */
-    int64_t stride;   /* bytes between weight rows */
-    int64_t feature;  /* first column of C */
-    unsigned mask;    /* lanes that are stored */
+    const struct gemm_args *args; /* whose it is */
+    const uint8_t *w;             /* first weight row */
+    int64_t stride;               /* bytes between weight rows */
+    int64_t feature;              /* first column of C */
+    unsigned mask;                /* lanes that are stored */
 };
 
 static inline int64_t gemm_div_up(int64_t a, int64_t b)
@@ -45,20 +54,48 @@ static inline int64_t gemm_group_begin(const struct gemm_args *a, int64_t group)
     return a->group_offsets ? a->group_offsets[group] : group ? a->m : 0;
 }
 
+static inline int64_t gemm_panels(const struct gemm_args *a, int64_t lanes)
+{
+    return a->n < lanes ? a->n : gemm_div_up(a->n, lanes);
+}
+
+/* Whether products are of the same rows and read weights of one format. */
+static inline bool gemm_joins(const void *args, const void *next)
+{
+    const struct gemm_args *a = args, *b = next;
+    return a->m == b->m && a->k == b->k && a->a.data == b->a.data && a->a_rows == b->a_rows &&
+           a->group_offsets == b->group_offsets && a->w.groups == b->w.groups &&
+           a->w.dtype == b->w.dtype && a->c.data != b->c.data;
+}
+
 /* The most blocks a problem can have, whatever its group offsets turn out to be. */
 static inline int64_t gemm_max_blocks(const struct gemm_args *a, int64_t max_rows)
 {
     return a->m / max_rows + a->w.groups;
 }
 
-/* Fills `jobs->blocks`, which has room for gemm_max_blocks(). A block of up to `few` rows reads
- * weights faster than it computes; its jobs are longer, so that the reads are long streams. */
-static inline void gemm_make_jobs(struct gemm_jobs *jobs, const struct gemm_args *a, int64_t lanes,
-                                  int64_t max_rows, int64_t few, int64_t workers)
+static inline void gemm_take_products(struct gemm_jobs *jobs, const struct op_context *context,
+                                      const struct gemm_args *a, int64_t lanes)
 {
+    jobs->products[0] = a;
+    jobs->n_products = 1 + context->n_more;
+    for (int i = 0; i < context->n_more; i++) jobs->products[i + 1] = context->more[i];
+    jobs->n_panels = 0;
+    for (int i = 0; i < jobs->n_products; i++)
+        jobs->n_panels += gemm_panels(jobs->products[i], lanes);
+}
+
+/* Fills `jobs->blocks`, which has room for gemm_max_blocks(), for product `a` and those that run
+ * with it. A block of up to `few` rows reads
+ * weights faster than it computes; its jobs are longer, so that the reads are long streams. */
+static inline void gemm_make_jobs(struct gemm_jobs *jobs, const struct op_context *context,
+                                  const struct gemm_args *a, int64_t lanes, int64_t max_rows,
+                                  int64_t few)
+{
+    const int64_t workers = pool_size(context->pool);
+    gemm_take_products(jobs, context, a, lanes);
     jobs->n_blocks = jobs->n_jobs = 0;
     jobs->n_rows = gemm_group_begin(a, a->w.groups);
-    jobs->n_panels = a->n < lanes ? a->n : gemm_div_up(a->n, lanes);
     int64_t used = 0;
     for (int64_t g = 0; g < a->w.groups; g++)
         used += gemm_group_begin(a, g + 1) > gemm_group_begin(a, g);
@@ -105,11 +142,21 @@ static inline const struct gemm_block *gemm_block_of_row(const struct gemm_jobs 
     return &jobs->blocks[lo];
 }
 
-static inline struct gemm_panel gemm_panel_at(const struct gemm_args *a, int64_t group,
+/* The product that panel *index is of, and which of its panels that is. */
+static inline const struct gemm_args *gemm_product_of(const struct gemm_jobs *jobs, int64_t *index,
+                                                      int64_t lanes)
+{
+    int i = 0;
+    for (int64_t n; *index >= (n = gemm_panels(jobs->products[i], lanes)); i++) *index -= n;
+    return jobs->products[i];
+}
+
+static inline struct gemm_panel gemm_panel_at(const struct gemm_jobs *jobs, int64_t group,
                                               int64_t index, int64_t lanes)
 {
+    const struct gemm_args *a = gemm_product_of(jobs, &index, lanes);
     int64_t stride = (int64_t)dtype_row_bytes(a->w.dtype, a->k), feature = index * lanes;
-    struct gemm_panel p = {.stride = stride, .mask = (1u << lanes) - 1u};
+    struct gemm_panel p = {.args = a, .stride = stride, .mask = (1u << lanes) - 1u};
     if (a->n < lanes) {
         feature = index;
         p.stride = 0;

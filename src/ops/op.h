@@ -60,7 +60,9 @@ struct op_context {
     struct communicator *communicator; /* of the ranks that run the same plan; NULL: one */
     void *workspace; /* 256-byte aligned; as many bytes as the variant's workspace() asked for */
     int choice;      /* of the variant's choices; 0 where it has none */
-    bool whole;      /* plans run to their end: Ctrl-C waits for whoever asks behind them */
+    const void *const *more; /* arguments of the calls that this run does too (variant.joins) */
+    int n_more;
+    bool whole; /* plans run to their end: Ctrl-C waits for whoever asks behind them */
 };
 
 /* The machine as can_run sees it. */
@@ -70,7 +72,7 @@ struct op_device {
     struct gpu *gpu; /* NULL: the CPU computes */
 };
 
-enum { OP_REASON_MAX = 120, OP_IMAGES_MAX = 6, OP_CALLS_MAX = 8 };
+enum { OP_REASON_MAX = 120, OP_IMAGES_MAX = 6, OP_CALLS_MAX = 8, OP_JOINED_MAX = 4 };
 
 /* The GPUs that a kernel is made for, by compute capability. */
 struct op_arch {
@@ -129,6 +131,11 @@ struct op_variant {
     int (*roundings)(const void *args);
     size_t (*workspace)(const void *args, int workers); /* for any choice; NULL: none */
     void (*run)(const struct op_context *context, const void *args);
+    /* Whether the call `next`, which stands right behind this one in a plan, may be done by the
+     * same run (context.more), in the same workspace: results have the bits that they have apart,
+     * and neither call reads or writes what the other writes. On the CPU, up to OP_JOINED_MAX calls
+     * a run, each of which the first is asked about. NULL: a run is a call. */
+    bool (*joins)(const void *args, const void *next);
     /* Instead of run: another way to compose a composite, of calls of op.calls. It is there on
      * every machine, and needs, arch, target and numerics are those of what it calls. */
     enum sol_status (*compose)(struct plan *plan, const void *args, int choice);

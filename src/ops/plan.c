@@ -156,6 +156,22 @@ static enum sol_status not_served(const struct plan *plan, const struct op *op, 
                       why);
 }
 
+/* The last step joins those before it that the variant takes in one run. */
+static void join(struct plan *plan, const struct op_variant *variant)
+{
+    struct plan_step *last = &plan->steps[plan->n_steps - 1], *first = last - 1;
+    if (!variant || !variant->joins || plan->n_steps < 2) return;
+    while (!first->together) first--;
+    const bool same = first->run == last->run && first->choice_index == last->choice_index &&
+                      first->layer == last->layer && first->parent == last->parent &&
+                      !(first->slow < last->slow || first->slow > last->slow);
+    if (!same || last->meets || first->together == OP_JOINED_MAX ||
+        !variant->joins(first->args, last->args))
+        return;
+    first->together++;
+    last->together = 0;
+}
+
 static void add_kernel(struct plan *plan, const struct op *op, int v, void *args)
 {
     const char *name = op_variant_name(op, v);
@@ -184,12 +200,14 @@ static void add_kernel(struct plan *plan, const struct op *op, int v, void *args
         .run = variant ? variant->run : op->reference,
         .args = args,
         .workspace = needed ? push(plan, needed) : NULL,
+        .together = 1,
         .beside = plan->beside && !needed && !plan->parent,
         .meets = plan->meets,
         .slow = slow > 0 ? slow : plan->slow,
     };
     plan->meets = false;
     plan->top = before;
+    join(plan, variant);
 }
 
 static void compose(struct plan *plan, const struct op *op, int v, const void *args)

@@ -13,12 +13,22 @@ static bool ends_layer(const struct plan *plan, int i)
     return i + 1 == plan->n_steps || plan->steps[i + 1].layer != plan->steps[i].layer;
 }
 
-static void run_step(const struct plan_step *step, const struct op_context *context)
+/* And of those behind it that it does too as many as are there to be done. */
+static void run_some(const struct plan_step *step, int there, const struct op_context *context)
 {
+    const void *more[OP_JOINED_MAX];
     struct op_context own = *context;
+    own.more = more;
+    own.n_more = (there < step->together ? there : step->together) - 1;
+    for (int i = 0; i < own.n_more; i++) more[i] = step[i + 1].args;
     own.choice = step->choice_index;
     own.workspace = step->workspace;
     step->run(&own, step->args);
+}
+
+static void run_step(const struct plan_step *step, const struct op_context *context)
+{
+    run_some(step, OP_JOINED_MAX, context);
 }
 
 /* How far the two streams of a run are. */
@@ -178,11 +188,11 @@ enum sol_status plan_run(struct plan *plan, const struct op_context *context, bo
     for (int i = 0; i < plan->n_steps; i++) {
         struct plan_step *step = &plan->steps[i];
         uint64_t start = timed ? clock_ns() : 0;
-        if (step->slow > 0)
+        if (step->together && step->slow > 0)
             run_slowly(step, context);
-        else
+        else if (step->together)
             run_step(step, context);
-        if (timed) step->ns += clock_ns() - start;
+        if (timed && step->together) step->ns += clock_ns() - start;
         if (timed) step->began = start;
         step->runs++;
         if (observer && ends_layer(plan, i))
@@ -199,6 +209,7 @@ enum sol_status plan_run_until(struct plan *plan, const struct op_context *conte
 {
     int end = plan->n_steps - 1;
     while (end >= 0 && plan->steps[end].args != args) end--;
-    for (int i = 0; i < end; i++) run_step(&plan->steps[i], context);
+    for (int i = 0; i < end; i++)
+        if (plan->steps[i].together) run_some(&plan->steps[i], end - i, context);
     return context->communicator ? communicator_check(context->communicator) : SOL_OK;
 }

@@ -16,10 +16,10 @@ static inline size_t align64(size_t n)
 }
 
 /* One row of C: the panel's columns. Not inline: once per row and panel, and its tail is long. */
-static __attribute__((noinline)) void panel_store(const struct gemm_args *a,
-                                                  const struct gemm_panel *panel, int64_t group,
+static __attribute__((noinline)) void panel_store(const struct gemm_panel *panel, int64_t group,
                                                   int64_t row, float32x4_t low, float32x4_t high)
 {
+    const struct gemm_args *a = panel->args;
     const float *bias = a->bias ? a->bias + group * a->n + panel->feature : NULL;
     float *c = matrix_floats(&a->c) + row * a->n + panel->feature;
     if (panel->mask == (1u << PANEL_LANES) - 1) {

@@ -123,9 +123,10 @@ static void decode_panel(const struct gemm_state *s, const struct gemm_panel *pa
 
 /* ---- the product ---- */
 
-static void store_sum(const struct gemm_args *a, const struct gemm_panel *panel, int64_t group,
-                      int64_t row, int feature, vfloat sum)
+static void store_sum(const struct gemm_panel *panel, int64_t group, int64_t row, int feature,
+                      vfloat sum)
 {
+    const struct gemm_args *a = panel->args;
     if (!(panel->mask >> feature & 1)) return;
     int64_t column = panel->feature + feature;
     float bias = a->bias ? a->bias[group * a->n + column] : 0;
@@ -157,7 +158,7 @@ static inline __attribute__((always_inline)) void multiply_tile(const struct gem
         vfloat left = vector_load_some(x[t] + i, a->k - i);
         for (int r = 0; r < PANEL_ROWS; r++) {
             if (i < a->k) sum[t][r] += left * vector_load(w + r * s->padded + i);
-            store_sum(a, panel, group, row + t, r, sum[t][r]);
+            store_sum(panel, group, row + t, r, sum[t][r]);
         }
     }
 }
@@ -196,7 +197,7 @@ static inline __attribute__((always_inline)) void direct_row(const struct gemm_s
             for (int v = 0; v < 32 / LANES; v++)
                 sum[r] += vector_load(x + i + v * LANES) * values[v];
         }
-    for (int r = 0; r < PANEL_ROWS; r++) store_sum(a, panel, group, row, r, sum[r]);
+    for (int r = 0; r < PANEL_ROWS; r++) store_sum(panel, group, row, r, sum[r]);
 }
 
 static void direct_block(const struct gemm_state *s, const struct gemm_block *b,
@@ -225,7 +226,7 @@ static void gemm_jobs_run(void *arg, int64_t begin, int64_t end, int worker)
         int64_t first = (job - b->first_job) * b->panels_per_job;
         int64_t last = gemm_min(first + b->panels_per_job, s->jobs.n_panels);
         for (int64_t i = first; i < last; i++) {
-            struct gemm_panel panel = gemm_panel_at(s->args, b->group, i, PANEL_ROWS);
+            struct gemm_panel panel = gemm_panel_at(&s->jobs, b->group, i, PANEL_ROWS);
             if (b->rows <= DIRECT_ROWS && s->args->k % 32 == 0)
                 direct_block(s, b, &panel);
             else
@@ -255,7 +256,7 @@ static void gemm_run(const struct op_context *context, const void *args)
         .panels = (float *)((char *)context->workspace + blocks_bytes(a)),
         .padded = padded_k(a),
     };
-    gemm_make_jobs(&state.jobs, a, PANEL_ROWS, BLOCK_ROWS, DIRECT_ROWS, pool_size(context->pool));
+    gemm_make_jobs(&state.jobs, context, a, PANEL_ROWS, BLOCK_ROWS, DIRECT_ROWS);
     pool_for(context->pool, state.jobs.n_jobs, 1, gemm_jobs_run, &state);
 }
 
@@ -277,4 +278,5 @@ const struct op_variant NAMED(gemm) = {
     .can_run = gemm_can_run,
     .workspace = gemm_workspace,
     .run = gemm_run,
+    .joins = gemm_joins,
 };

@@ -184,7 +184,7 @@ BF16_INLINE void direct_panel(const struct product *p, const struct gemm_block *
     }
 #pragma GCC unroll 2
     for (int r = 0; r < rows; r++)
-        panel_store(p->args, panel, b->group, b->row + r, add_up(sum[r]), add_up(sum[r] + 4));
+        panel_store(panel, b->group, b->row + r, add_up(sum[r]), add_up(sum[r] + 4));
 }
 
 /* ---- tiled ---- */
@@ -317,13 +317,13 @@ static void multiply_rows(const uint16_t *tile, const uint16_t *staged, int64_t 
 }
 
 /* Row r of a tile out of its squares. */
-static void store_row(const struct product *p, const struct gemm_block *b,
-                      const struct gemm_panel *panel, const float *sums, int64_t first, int64_t r)
+static void store_row(const struct gemm_block *b, const struct gemm_panel *panel, const float *sums,
+                      int64_t first, int64_t r)
 {
     const float *at = sums + r / 2 * PAIRS * 4 + r % 2 * 2;
     float32x4_t low = vcombine_f32(vld1_f32(at), vld1_f32(at + 4));
     float32x4_t high = vcombine_f32(vld1_f32(at + 8), vld1_f32(at + 12));
-    panel_store(p->args, panel, b->group, b->row + first + r, low, high);
+    panel_store(panel, b->group, b->row + first + r, low, high);
 }
 
 static void tiled_panel(const struct product *p, const struct gemm_block *b,
@@ -344,7 +344,7 @@ static void tiled_panel(const struct product *p, const struct gemm_block *b,
     }
     for (int64_t r = 0; r < b->rows; r++) {
         int64_t tile = r / TILE_ROWS;
-        store_row(p, b, panel, worker->sums[tile], tile * TILE_ROWS, r % TILE_ROWS);
+        store_row(b, panel, worker->sums[tile], tile * TILE_ROWS, r % TILE_ROWS);
     }
 }
 
@@ -356,7 +356,7 @@ static void multiply(void *arg, int64_t begin, int64_t end, int worker)
         int64_t from = (j - b->first_job) * b->panels_per_job;
         int64_t to = gemm_min(from + b->panels_per_job, p->jobs.n_panels);
         for (int64_t i = from; i < to; i++) {
-            struct gemm_panel panel = gemm_panel_at(p->args, b->group, i, PANEL_LANES);
+            struct gemm_panel panel = gemm_panel_at(&p->jobs, b->group, i, PANEL_LANES);
             if (!is_direct(p->args, b))
                 tiled_panel(p, b, &panel, &p->workers[worker]);
             else if (b->rows == 1)
@@ -378,7 +378,7 @@ static void run(const struct op_context *context, const void *args)
         .workers = (struct worker *)(space + blocks_bytes(a) + packed_bytes(a)),
         .padded = padded_k(a),
     };
-    gemm_make_jobs(&p.jobs, a, PANEL_LANES, BLOCK_ROWS, FEW_ROWS, pool_size(context->pool));
+    gemm_make_jobs(&p.jobs, context, a, PANEL_LANES, BLOCK_ROWS, FEW_ROWS);
     pool_for(context->pool, p.jobs.n_rows, 8, pack_rows, &p);
     pool_for(context->pool, p.jobs.n_jobs, 1, multiply, &p);
 }
@@ -391,4 +391,5 @@ const struct op_variant gemm_bf16_w_bfmmla = {
     .can_run = can_run,
     .workspace = workspace,
     .run = run,
+    .joins = gemm_joins,
 };

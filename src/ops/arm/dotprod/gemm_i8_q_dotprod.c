@@ -195,8 +195,7 @@ I8_INLINE void direct_panel(const struct product *p, const struct gemm_block *b,
         block += rows * I8_ROW_BYTES;
     }
 #pragma GCC unroll 4
-    for (int r = 0; r < rows; r++)
-        panel_store(p->args, panel, b->group, b->row + r, sum[r][0], sum[r][1]);
+    for (int r = 0; r < rows; r++) panel_store(panel, b->group, b->row + r, sum[r][0], sum[r][1]);
 }
 
 I8_INLINE void direct_rows(const struct product *p, const struct gemm_block *b,
@@ -212,7 +211,7 @@ static void direct_job(const struct product *p, const struct gemm_block *b, int6
                        int64_t end)
 {
     for (int64_t i = begin; i < end; i++) {
-        struct gemm_panel panel = gemm_panel_at(p->args, b->group, i, I8_LANES);
+        struct gemm_panel panel = gemm_panel_at(&p->jobs, b->group, i, I8_LANES);
         if (p->args->w.dtype == DTYPE_MXFP4)
             direct_rows(p, b, &panel, true);
         else
@@ -242,7 +241,7 @@ static void tiled_panel(const struct product *p, const struct gemm_block *b,
     }
     for (int64_t r = 0; r < b->rows; r++) {
         const float *sums = worker->sums + r * I8_LANES;
-        panel_store(p->args, panel, b->group, b->row + r, vld1q_f32(sums), vld1q_f32(sums + 4));
+        panel_store(panel, b->group, b->row + r, vld1q_f32(sums), vld1q_f32(sums + 4));
     }
 }
 
@@ -258,7 +257,7 @@ static void multiply_jobs(void *arg, int64_t begin, int64_t end, int worker)
             continue;
         }
         for (int64_t i = from; i < to; i++) {
-            struct gemm_panel panel = gemm_panel_at(p->args, b->group, i, I8_LANES);
+            struct gemm_panel panel = gemm_panel_at(&p->jobs, b->group, i, I8_LANES);
             tiled_panel(p, b, &panel, &p->workers[worker]);
         }
     }
@@ -277,7 +276,7 @@ void i8_run(const struct op_context *context, const struct gemm_args *args,
         .k_blocks = args->k / I8_BLOCK,
         .value_scale = args->w.dtype == DTYPE_MXFP4 ? 0.5f : 1.0f,
     };
-    gemm_make_jobs(&p.jobs, args, I8_LANES, BLOCK_ROWS, FEW_ROWS, pool_size(context->pool));
+    gemm_make_jobs(&p.jobs, context, args, I8_LANES, BLOCK_ROWS, FEW_ROWS);
     pool_for(context->pool, p.jobs.n_rows, 8, pack_rows, &p);
     pool_for(context->pool, p.jobs.n_jobs, 1, multiply_jobs, &p);
 }
@@ -438,4 +437,5 @@ const struct op_variant gemm_i8_q_dotprod = {
     .can_run = i8_can_run,
     .workspace = i8_workspace,
     .run = run,
+    .joins = gemm_joins,
 };

@@ -4,6 +4,7 @@
 #include "base/cpu.h"
 #include "ops/args.h"
 #include "ops/arm/gemm_i8_q.h"
+#include "ops/gemm_jobs.h"
 
 /* Unpacking is 47 vector operations per 8 weight blocks, a tile of 2 rows 37 and one of 4 rows 70:
  * from 2 rows on less than the direct path's 119. */
@@ -161,4 +162,5 @@ const struct op_variant gemm_i8_q_i8mm = {
     .can_run = i8_can_run,
     .workspace = i8_workspace,
     .run = run,
+    .joins = gemm_joins,
 };

@@ -296,9 +296,9 @@ INLINE __m256 end_sum(__m256 total, __m256i sum, __m256 w_scale, float scale, bo
                            total);
 }
 
-static void store_sums(const struct gemm_args *a, const struct gemm_panel *p, int64_t group,
-                       int64_t row, __m256 sum)
+static void store_sums(const struct gemm_panel *p, int64_t group, int64_t row, __m256 sum)
 {
+    const struct gemm_args *a = p->args;
     float *c = matrix_floats(&a->c) + row * a->n + p->feature;
     const float *bias = a->bias ? a->bias + group * a->n + p->feature : NULL;
     if (p->mask == (1u << LANES) - 1) {
@@ -341,7 +341,7 @@ INLINE void direct_panel(const struct product *p, const struct gemm_block *b,
         }
     }
 #pragma GCC unroll 6
-    for (int r = 0; r < rows; r++) store_sums(p->args, panel, b->group, b->row + r, total[r]);
+    for (int r = 0; r < rows; r++) store_sums(panel, b->group, b->row + r, total[r]);
 }
 
 INLINE void direct_rows(const struct product *p, const struct gemm_block *b,
@@ -462,14 +462,14 @@ INLINE void tiled_panel(const struct product *p, const struct gemm_block *b,
         }
     }
     for (int64_t r = 0; r < b->rows; r++)
-        store_sums(p->args, panel, b->group, b->row + r, _mm256_load_ps(worker->sums + r * LANES));
+        store_sums(panel, b->group, b->row + r, _mm256_load_ps(worker->sums + r * LANES));
 }
 
 INLINE void run_job(const struct product *p, const struct gemm_block *b, int64_t begin, int64_t end,
                     bool mxfp4, struct worker *worker)
 {
     for (int64_t i = begin; i < end; i++) {
-        struct gemm_panel panel = gemm_panel_at(p->args, b->group, i, LANES);
+        struct gemm_panel panel = gemm_panel_at(&p->jobs, b->group, i, LANES);
         if (b->rows <= DIRECT_ROWS)
             direct_rows(p, b, &panel, mxfp4);
         else
@@ -502,7 +502,7 @@ static void run(const struct op_context *context, const void *args)
         .workers = (struct worker *)(space + blocks_bytes(a) + packed_bytes(a)),
         .k_blocks = a->k / BLOCK,
     };
-    gemm_make_jobs(&p.jobs, a, LANES, BLOCK_ROWS, DIRECT_ROWS, pool_size(context->pool));
+    gemm_make_jobs(&p.jobs, context, a, LANES, BLOCK_ROWS, DIRECT_ROWS);
     pool_for(context->pool, p.jobs.n_rows, 8, pack_rows, &p);
     pool_for(context->pool, p.jobs.n_jobs, 1, multiply, &p);
 }
@@ -515,4 +515,5 @@ const struct op_variant gemm_i8_q_avx2 = {
     .can_run = can_run,
     .workspace = workspace,
     .run = run,
+    .joins = gemm_joins,
 };

@@ -135,7 +135,7 @@ static inline __attribute__((always_inline)) void
 multiply_tile(const struct product *p, const struct gemm_panel *panel,
               const uint16_t *const w[PANEL_ROWS], int64_t group, int64_t row, int tokens)
 {
-    const struct gemm_args *a = p->args;
+    const struct gemm_args *a = p->args, *to = panel->args;
     const uint16_t *x[TILE_TOKENS];
     __m512 sum[TILE_TOKENS][PANEL_ROWS];
     for (int t = 0; t < tokens; t++) {
@@ -160,8 +160,8 @@ multiply_tile(const struct product *p, const struct gemm_panel *panel,
         for (int r = 0; r < PANEL_ROWS; r++) {
             if (!(panel->mask >> r & 1)) continue;
             int64_t column = panel->feature + r;
-            float bias = a->bias ? a->bias[group * a->n + column] : 0;
-            matrix_floats(&a->c)[(row + t) * a->n + column] =
+            float bias = to->bias ? to->bias[group * to->n + column] : 0;
+            matrix_floats(&to->c)[(row + t) * to->n + column] =
                 _mm512_reduce_add_ps(sum[t][r]) + bias;
         }
 }
@@ -175,7 +175,7 @@ static void multiply(void *arg, int64_t begin, int64_t end, int worker)
         int64_t first = (job - b->first_job) * b->panels_per_job;
         int64_t last = gemm_min(first + b->panels_per_job, p->jobs.n_panels);
         for (int64_t i = first; i < last; i++) {
-            struct gemm_panel panel = gemm_panel_at(p->args, b->group, i, PANEL_ROWS);
+            struct gemm_panel panel = gemm_panel_at(&p->jobs, b->group, i, PANEL_ROWS);
             const uint16_t *rows[PANEL_ROWS];
             decode_panel(p, &panel, w, rows);
             int64_t row = b->row, end_row = b->row + b->rows;
@@ -198,7 +198,7 @@ static void run(const struct op_context *context, const void *args)
         .panels = space + a->a.rows * padded,
         .padded = padded,
     };
-    gemm_make_jobs(&p.jobs, a, PANEL_ROWS, BLOCK_ROWS, FEW_ROWS, pool_size(context->pool));
+    gemm_make_jobs(&p.jobs, context, a, PANEL_ROWS, BLOCK_ROWS, FEW_ROWS);
     pool_for(context->pool, a->a.rows, 8, round_rows, &p);
     pool_for(context->pool, p.jobs.n_jobs, 1, multiply, &p);
 }
@@ -211,4 +211,5 @@ const struct op_variant gemm_bf16_w_avx512bf16 = {
     .can_run = can_run,
     .workspace = workspace,
     .run = run,
+    .joins = gemm_joins,
 };

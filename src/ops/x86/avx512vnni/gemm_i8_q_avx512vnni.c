@@ -228,11 +228,10 @@ static inline __attribute__((always_inline)) void prefetch(const uint8_t *w, int
 
 /* ---- direct ---- */
 
-static inline __attribute__((always_inline)) void store_sums(const struct gemm_args *a,
-                                                             const struct gemm_panel *p,
-                                                             int64_t group, int64_t row, __m512 sum,
-                                                             bool bias)
+static inline __attribute__((always_inline)) void
+store_sums(const struct gemm_panel *p, int64_t group, int64_t row, __m512 sum, bool bias)
 {
+    const struct gemm_args *a = p->args;
     __mmask16 mask = (__mmask16)p->mask;
     if (bias && a->bias)
         sum = _mm512_add_ps(sum, _mm512_maskz_loadu_ps(mask, a->bias + group * a->n + p->feature));
@@ -275,7 +274,7 @@ static inline __attribute__((always_inline)) void direct_panel(const struct prod
         }
     }
 #pragma GCC unroll 6
-    for (int r = 0; r < rows; r++) store_sums(p->args, panel, b->group, b->row + r, sum[r], true);
+    for (int r = 0; r < rows; r++) store_sums(panel, b->group, b->row + r, sum[r], true);
 }
 
 static inline __attribute__((always_inline)) void direct_rows(const struct product *p,
@@ -309,7 +308,7 @@ static void direct_job(const struct product *p, const struct gemm_block *b, int6
                        int64_t end)
 {
     for (int64_t i = begin; i < end; i++) {
-        struct gemm_panel panel = gemm_panel_at(p->args, b->group, i, LANES);
+        struct gemm_panel panel = gemm_panel_at(&p->jobs, b->group, i, LANES);
         if (p->args->w.dtype == DTYPE_MXFP4)
             direct_rows(p, b, &panel, true);
         else
@@ -319,12 +318,11 @@ static void direct_job(const struct product *p, const struct gemm_block *b, int6
 
 /* ---- alone ---- */
 
-/* Panels of a job are neighbours, so their features are one run; the last few are moved back where
- * they would stick out. */
-static void alone_job(const struct product *p, const struct gemm_block *b, int64_t begin,
-                      int64_t end)
+/* Panels of a product are neighbours, so their features are one run; the last few are moved back
+ * where they would stick out. */
+static void alone_panels(const struct product *p, const struct gemm_block *b,
+                         const struct gemm_args *a, int64_t begin, int64_t end)
 {
-    const struct gemm_args *a = p->args;
     const void *steps = p->packed + b->row * p->row_bytes;
     bool mxfp4 = a->w.dtype == DTYPE_MXFP4;
     int64_t stride = (int64_t)dtype_row_bytes(a->w.dtype, a->k);
@@ -344,6 +342,18 @@ static void alone_job(const struct product *p, const struct gemm_block *b, int64
             float bias = a->bias ? a->bias[b->group * a->n + column] : 0;
             matrix_floats(&a->c)[b->row * a->n + column] = sum[r] + bias;
         }
+    }
+}
+
+static void alone_job(const struct product *p, const struct gemm_block *b, int64_t begin,
+                      int64_t end)
+{
+    while (begin < end) {
+        int64_t from = begin;
+        const struct gemm_args *a = gemm_product_of(&p->jobs, &from, LANES);
+        int64_t n = gemm_min(end - begin, gemm_panels(a, LANES) - from);
+        alone_panels(p, b, a, from, from + n);
+        begin += n;
     }
 }
 
@@ -472,7 +482,7 @@ static void tiled_pair(const struct product *p, const struct gemm_block *b,
     }
     for (int64_t r = 0; r < b->rows; r++)
         for (int i = 0; i < 2; i++)
-            store_sums(p->args, &panels[i], b->group, b->row + r,
+            store_sums(&panels[i], b->group, b->row + r,
                        _mm512_load_ps(worker->sums + (r * 2 + i) * LANES), true);
 }
 
@@ -480,10 +490,10 @@ static void tiled_job(const struct product *p, const struct gemm_block *b, int64
                       int64_t end, struct worker *worker)
 {
     for (int64_t i = begin; i < end; i += 2) {
-        struct gemm_panel panels[2] = {gemm_panel_at(p->args, b->group, i, LANES)};
+        struct gemm_panel panels[2] = {gemm_panel_at(&p->jobs, b->group, i, LANES)};
         panels[1] = panels[0];
         if (i + 1 < end)
-            panels[1] = gemm_panel_at(p->args, b->group, i + 1, LANES);
+            panels[1] = gemm_panel_at(&p->jobs, b->group, i + 1, LANES);
         else
             panels[1].mask = 0;
         tiled_pair(p, b, panels, worker);
@@ -506,6 +516,13 @@ static void multiply(void *arg, int64_t begin, int64_t end, int worker)
     }
 }
 
+/* All of them, or none, are multiplied by gemv.h where a row is alone. */
+static bool joins(const void *args, const void *next)
+{
+    const struct gemm_args *a = args, *b = next;
+    return gemm_joins(args, next) && (a->n >= GEMV_ROWS_MAX) == (b->n >= GEMV_ROWS_MAX);
+}
+
 static void run(const struct op_context *context, const void *args)
 {
     const struct gemm_args *a = args;
@@ -521,7 +538,7 @@ static void run(const struct op_context *context, const void *args)
         .value_scale = a->w.dtype == DTYPE_MXFP4 ? 0.5f : 1.0f,
     };
     for (int e = 0; e < 256; e++) p.e8m0[e] = e8m0_to_f32((uint8_t)e);
-    gemm_make_jobs(&p.jobs, a, LANES, BLOCK_ROWS, DIRECT_ROWS, pool_size(context->pool));
+    gemm_make_jobs(&p.jobs, context, a, LANES, BLOCK_ROWS, DIRECT_ROWS);
     pool_for(context->pool, p.jobs.n_rows, 8, pack_rows, &p);
     pool_for(context->pool, p.jobs.n_jobs, 1, multiply, &p);
 }
@@ -534,4 +551,5 @@ const struct op_variant gemm_i8_q_avx512vnni = {
     .can_run = can_run,
     .workspace = workspace,
     .run = run,
+    .joins = joins,
 };
