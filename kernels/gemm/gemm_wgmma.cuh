@@ -498,6 +498,7 @@ template <class K> INLINE void gemm_wgmma(const gemm_wgmma_args &a)
             if (K::PACKED) prefetch_map(a.scales[i]);
         }
         for (int i = 0; i < (K::VARIES ? WGMMA_BOXES : 1); i++) prefetch_map(a.x[i]);
+        if (K::RESULT == WGMMA_BF16) prefetch_map(a.out);
     }
     wait_for_input();
     let_next_start();

@@ -64,8 +64,9 @@ struct gemm_wgmma_args {
      * tiles, the largest scale (pack/mxfp4_tiles.h). */
     const struct i8_row *x_rows;
     const uint8_t *largest[2];
+    struct tensor_map out; /* WGMMA_BF16: c, a warpgroup's features of WGMMA_BOX rows */
 };
-SOL_STATIC_ASSERT(sizeof(struct gemm_wgmma_args) == 1536, "host and device agree");
+SOL_STATIC_ASSERT(sizeof(struct gemm_wgmma_args) == 1664, "host and device agree");
 
 /* Every kernel of gemm_wgmma.cuh: KIND(symbol, weights, gated, warpgroups that multiply, tokens of
  * a tile, stages, tokens whose results wait in shared memory, blocks of a cluster). Stages: what

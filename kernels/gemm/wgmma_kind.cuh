@@ -39,7 +39,8 @@ struct wgmma_kind {
         W_AT = X_BOXES * X_BYTES,
         SCALES_AT = W_AT + WARPGROUPS * W_BYTES,
         STAGE_BYTES = WGMMA_STAGE_BYTES(TYPE_, ROWS_, WARPGROUPS_, TOKENS_),
-        OUT_BYTES = WGMMA_OUT_BYTES(GATED_, OUT_TOKENS_), /* of a warpgroup */
+        /* Of a warpgroup; bf16: a multiple of what the swizzle goes by. */
+        OUT_BYTES = RESULT_ == WGMMA_BF16 ? BLOCK * (GATED_ ? 32 : 64) * 2 : WGMMA_OUT_BYTES(GATED_, OUT_TOKENS_),
         OUT_AT = STAGES * STAGE_BYTES,
         BARRIERS_AT = OUT_AT + WARPGROUPS * OUT_BYTES,
         ROWS_AT = BARRIERS_AT + 2 * 8 * STAGES, /* I8 */

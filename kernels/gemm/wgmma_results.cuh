@@ -5,6 +5,7 @@
 
 #include "cache.cuh"
 #include "copy_async.cuh"
+#include "copy_box_out.cuh"
 #include "gemm/wgmma_kind.cuh"
 #include "swiglu/swiglu_near.cuh"
 #include "words.cuh"
@@ -102,8 +103,9 @@ INLINE void store_block(const gemm_wgmma_args &a, const wgmma_tile &tile, int fi
     leave_f32<K>(a, c + (int64_t)first * stride, stride, width, count, out);
 }
 
-/* As store_block, BLOCK tokens in bf16, by stores of 16 bytes. In shared memory a token's pieces of 16 bytes
- * are turned about, so that those of 8 tokens lie in different banks. */
+/* As store_block, BLOCK tokens in bf16, by the copy engine while the next tile begins: boxes of 16 tokens, and
+ * what is left by stores. In shared memory a token's pieces of 16 bytes are turned about, as the engine's swizzle
+ * has it, so that those of 8 tokens lie in different banks. */
 template <class K>
 INLINE void store_block_bf16(const gemm_wgmma_args &a, const wgmma_tile &tile, int first, int feature,
                              const float *v, uint32_t out)
@@ -112,12 +114,14 @@ INLINE void store_block_bf16(const gemm_wgmma_args &a, const wgmma_tile &tile, i
         MATRICES = K::GATED ? 1 : 2, /* of 8 features and 8 tokens, a thread's */
         PIECES = K::WG_FEATURES / 8,
         TURN = 8 / PIECES, /* tokens in 128 bytes */
+        ROW = PIECES * 16,
     };
     int wg = threadIdx.x / WARPGROUP, thread = threadIdx.x % WARPGROUP;
     int warp = thread / WARP, lane = thread % WARP;
-    int count = min((int)K::BLOCK, tile.rows - first);
+    int count = min((int)K::BLOCK, tile.rows - first), boxes = count / WGMMA_BOX;
     int token = lane / 8 / MATRICES * 8 + lane % 8, piece = warp * MATRICES + lane / 8 % MATRICES;
-    uint32_t to = out + (token * PIECES + (piece ^ token / TURN % PIECES)) * 16;
+    uint32_t to = out + token * ROW + (piece ^ token / TURN % PIECES) * 16;
+    copy_out_read();
     named_sync(wg, WARPGROUP); /* what was here has left */
 #pragma unroll
     for (int j = 0; j < K::BLOCK / 8; j += 4 / MATRICES) {
@@ -128,11 +132,17 @@ INLINE void store_block_bf16(const gemm_wgmma_args &a, const wgmma_tile &tile, i
             const float *s = v + 4 * (j + i / MATRICES) + 2 * (i % MATRICES);
             m[i] = f32_to_bf16x2(s[0], s[1]);
         }
-        store_transposed(to + 8 * j * PIECES * 16, m);
+        store_transposed(to + 8 * j * ROW, m);
     }
+    fence_for_copies();
     named_sync(wg, WARPGROUP);
+    if (thread < boxes) {
+        int at = thread * WGMMA_BOX;
+        copy_box_out_2d(a.out, feature, tile.first_row + first + at, out + at * ROW);
+        copy_out_commit();
+    }
     uint16_t *c = (uint16_t *)a.c + (int64_t)(tile.first_row + first) * a.n + feature;
-    for (int i = thread; i < count * PIECES; i += WARPGROUP)
+    for (int i = boxes * WGMMA_BOX * PIECES + thread; i < count * PIECES; i += WARPGROUP)
         store_16(c + (int64_t)(i / PIECES) * a.n + i % PIECES * 8,
                  load_shared_16(out + (i ^ i / PIECES / TURN % PIECES) * 16));
 }

@@ -1,7 +1,7 @@
 // spills: moe_wgmma_down_64 8
-// spills: moe_wgmma_down_128 20
-// spills: moe_wgmma_up_64 8
-// spills: moe_wgmma_up_128 60
+// spills: moe_wgmma_down_128 8
+// spills: moe_wgmma_up_64 12
+// spills: moe_wgmma_up_128 40
 /* The experts' products of many rows with results in bf16: activations are what the second product
  * rounds them to anyway, and its results are added up in float32. */
 #include "gemm/gemm_wgmma.cuh"

@@ -145,6 +145,8 @@ static const struct gemm_case {
     /* longer than any variant's chunk of k */
     {{5, {0, 2, 9}, {0, 5, 20}, {1, 3200, 3400}, {0}, {0}, {0}, CASE_ANY_DTYPE}, true},
     {{5, {0, 2, 9}, {0, 5, 20}, {1, 3200, 3400}, {1, 1, 2}, {1, 2, 2}, {0}, CASE_ANY_DTYPE}, true},
+    /* rows of which few fit shared memory */
+    {{2, {1, 1, 2}, {0, 5, 20}, {32, 520, 560}, {0}, {0}, {0}, DTYPE_BF16}, true},
     /* steps of decoding, rows as wide as vector loads want */
     {{5, {1, 1, 2}, {0, 5, 150}, {32, 1, 100}, {0}, {0}, {0}, CASE_ANY_DTYPE}, true},
     {{5, {1, 1, 2}, {0, 5, 150}, {32, 1, 100}, {1, 1, 9}, {1, 2, 2}, {0}, CASE_ANY_DTYPE}, true},

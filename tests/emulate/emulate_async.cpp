@@ -522,6 +522,25 @@ void add_out(void *to, uint32_t from, uint32_t bytes)
     leave(ADD_OUT, to, from, bytes);
 }
 
+/* Row by row, in pieces of 16 bytes. */
+void copy_box_out_2d(const tensor_map &map, int x, int y, uint32_t from)
+{
+    fake_tensor_map m;
+    memcpy(&m, &map, sizeof m);
+    const uint32_t row = m.box[0] * m.element_bytes, turns = m.swizzle == 3 ? 7 : 3;
+    expect(m.rank == 2, "the map has two dimensions");
+    expect((m.swizzle == 3 && row == 128) || (m.swizzle == 2 && row == 64), "a box out has swizzled rows of 64 or 128 bytes");
+    expect(from % ((turns + 1) * 128) == 0, "a box out begins where its swizzle does");
+    for (uint32_t r = 0; r < m.box[1] && (uint64_t)y + r < m.sizes[1]; r++)
+        for (uint32_t i = 0; i < row; i += 16) {
+            const uint64_t column = (uint64_t)x + i / m.element_bytes;
+            const uint32_t at = from + r * row + i;
+            if (column >= m.sizes[0]) continue;
+            leave(COPY_OUT, (char *)m.data + ((uint64_t)y + r) * m.strides[0] + column * m.element_bytes,
+                  at ^ (at >> 7 & turns) << 4, 16);
+        }
+}
+
 void copy_out_commit(void) {}
 
 void copy_out_read(void)

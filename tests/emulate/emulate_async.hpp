@@ -104,6 +104,11 @@ void copy_across(uint32_t to, uint32_t from, uint32_t bytes, uint32_t barrier, u
 
 void put_across(uint32_t to, float value, uint32_t barrier, uint32_t rank);
 
+/* ---- kernels/copy_box_out.cuh ---- */
+#define KERNELS_COPY_BOX_OUT_CUH
+
+void copy_box_out_2d(const tensor_map &map, int x, int y, uint32_t from);
+
 /* ---- kernels/copy_tiles.cuh ---- */
 #define KERNELS_COPY_TILES_CUH
 

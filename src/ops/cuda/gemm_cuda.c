@@ -119,8 +119,8 @@ static const struct gemv_kind exact_kinds[] = {
 static const struct gemv_kind rounded_kind = {ROUNDED_ROWS, 1, GEMV("bf16", "8")};
 #undef GEMV
 
-/* Shared memory of a block: what gemv.cu itself declares, at most, and rows beside which a second block
- * fits the SM. */
+/* Shared memory of a block: what gemv.cu itself declares, at most, and rows beside which a second
+ * block fits the SM. */
 enum { GEMV_STATIC = 10 << 10, GEMV_SHARED_FITS = 90 << 10 };
 
 static size_t gemv_shared(const struct gemm_args *a, const struct gemv_kind *kind)

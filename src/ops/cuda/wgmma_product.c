@@ -95,6 +95,22 @@ static void map_heads(struct gpu_stream *stream, const struct tensor *w, struct 
                 map);
 }
 
+/* Results in bf16, as warpgroups write them. */
+static void map_results(struct gpu_stream *stream, const struct wgmma_product *p, unsigned features,
+                        struct tensor_map *map)
+{
+    const uint64_t n = (uint64_t)p->w.rows;
+    gpu_put_map(stream,
+                &(struct gpu_tensor){.data = p->c,
+                                     .element = GPU_BF16,
+                                     .rank = 2,
+                                     .sizes = {n, (uint64_t)p->m},
+                                     .strides = {2 * n},
+                                     .box = {features, WGMMA_BOX},
+                                     .swizzled = true},
+                map);
+}
+
 /* ---- kernels ---- */
 
 struct kind {
@@ -345,6 +361,7 @@ void wgmma_multiply(struct gpu_stream *stream, const struct wgmma_product *p)
         if (gated) args.largest[1] = tensor_row_largest(&p->up);
     }
     map_weights(stream, p, kind, &args);
+    if (p->result == WGMMA_BF16) map_results(stream, p, WGMMA_ROWS / (gated ? 2 : 1), &args.out);
     if (p->heads) set_heads(p, &args);
     for (int i = 0; i < (varies ? WGMMA_BOXES : 1); i++)
         map_rows(stream, p,
