@@ -5,15 +5,16 @@
  *
  * A block has one warpgroup that fetches and two (of few tokens: four or six) that multiply, 64 rows of
  * weights each. It takes tiles of (group, features, tokens) in turn, tokens fastest, so that tiles that share
- * weights run at the same time. A stage is 64 columns of the weights and of the tokens' rows.
+ * weights run at the same time. A stage is 64 columns of the weights and of the tokens' rows, of few tokens
+ * and in int8 128.
  *
  * Gate and up (GATED) are multiplied together: of the 16 rows of a warp the first 8 are gate's, the others
  * up's of the same features, so that a thread has both and swiglu needs nobody else.
  *
  * Weights in bf16 go from shared memory to the tensor cores; tiles of MXFP4 and Q8_0 through registers,
- * where the products of one step of 16 columns run while the next step is decoded: about 120 instructions a
- * warp for 64 columns, for Q8_0 92, which 256 tokens hide. Results leave through shared memory as copies of 256 bytes, while the
- * next tile begins. */
+ * where the products of one step of 16 columns (of few tokens two steps) run while the next is decoded: of
+ * MXFP4 124 instructions a warp for 64 columns, of few tokens 107. Results leave through shared memory by the
+ * copy engine while the next tile begins. */
 #ifndef KERNELS_GEMM_WGMMA_CUH
 #define KERNELS_GEMM_WGMMA_CUH
 
@@ -203,7 +204,8 @@ template <class K, int U> INLINE uint32_t load_scales(const wgmma_ring<K> &ring)
 }
 
 /* What the pairs lack is 2^(e-1), for which a bf16 is too small when e is above 128. `large` gathers all
- * scales: a tile with one of 128 and more is computed again, plainly. Trained models have none. */
+ * scales: a tile with one of 128 and more, which is 2 and more, is computed again, plainly. Weights of which
+ * some are beyond 8 have such scales. */
 template <class K, int U> INLINE void load_unit(unit_words &u, const wgmma_ring<K> &ring, uint32_t &large)
 {
     uint32_t bytes = load_scales<K, U>(ring);
@@ -292,7 +294,8 @@ INLINE void multiply_steps(float (&sums)[K::TOKENS / 2], const uint32_t (&f)[2][
 }
 
 /* The same for few tokens, where decoding is most of the work: half a unit at a time, and two units a stage,
- * which takes fewer instructions. Behind an odd number of units zeros are multiplied, which costs less than to ask. */
+ * which takes fewer instructions. Behind an odd number of units one of zeros is multiplied, as the copy engine
+ * fills in what is behind the end: asking costs more. */
 template <class K, int N>
 INLINE void multiply_halves(float (&sums)[K::TOKENS / 2], int units, wgmma_ring<K> &ring, uint32_t &large)
 {

@@ -63,9 +63,10 @@ static inline int64_t gemm_panels(const struct gemm_args *a, int64_t lanes)
 static inline bool gemm_joins(const void *args, const void *next)
 {
     const struct gemm_args *a = args, *b = next;
-    return a->m == b->m && a->k == b->k && a->a.data == b->a.data && a->a_rows == b->a_rows &&
-           a->group_offsets == b->group_offsets && a->w.groups == b->w.groups &&
-           a->w.dtype == b->w.dtype && a->c.data != b->c.data;
+    return a->m == b->m && a->k == b->k && a->a.data == b->a.data && a->a.rows == b->a.rows &&
+           a->a_rows == b->a_rows && a->group_offsets == b->group_offsets &&
+           a->w.groups == b->w.groups && a->w.dtype == b->w.dtype && a->w.layout == b->w.layout &&
+           a->c.data != b->c.data && b->c.data != a->a.data;
 }
 
 /* The most blocks a problem can have, whatever its group offsets turn out to be. */
@@ -86,8 +87,8 @@ static inline void gemm_take_products(struct gemm_jobs *jobs, const struct op_co
 }
 
 /* Fills `jobs->blocks`, which has room for gemm_max_blocks(), for product `a` and those that run
- * with it. A block of up to `few` rows reads
- * weights faster than it computes; its jobs are longer, so that the reads are long streams. */
+ * with it. A block of up to `few` rows reads weights faster than it computes; its jobs are longer,
+ * so that the reads are long streams. */
 static inline void gemm_make_jobs(struct gemm_jobs *jobs, const struct op_context *context,
                                   const struct gemm_args *a, int64_t lanes, int64_t max_rows,
                                   int64_t few)

@@ -134,7 +134,7 @@ struct op_variant {
     /* Whether the call `next`, which stands right behind this one in a plan, may be done by the
      * same run (context.more), in the same workspace: results have the bits that they have apart,
      * and neither call reads or writes what the other writes. On the CPU, up to OP_JOINED_MAX calls
-     * a run, each of which the first is asked about. NULL: a run is a call. */
+     * a run; each pair of them is asked about. NULL: a run is a call. */
     bool (*joins)(const void *args, const void *next);
     /* Instead of run: another way to compose a composite, of calls of op.calls. It is there on
      * every machine, and needs, arch, target and numerics are those of what it calls. */

@@ -156,7 +156,8 @@ static enum sol_status not_served(const struct plan *plan, const struct op *op, 
                       why);
 }
 
-/* The last step joins those before it that the variant takes in one run. */
+/* The last step joins those before it that the variant takes in one run. Their workspaces lie at
+ * one place only where no scratch was taken in between, which then could lie in the first one's. */
 static void join(struct plan *plan, const struct op_variant *variant)
 {
     struct plan_step *last = &plan->steps[plan->n_steps - 1], *first = last - 1;
@@ -164,10 +165,11 @@ static void join(struct plan *plan, const struct op_variant *variant)
     while (!first->together) first--;
     const bool same = first->run == last->run && first->choice_index == last->choice_index &&
                       first->layer == last->layer && first->parent == last->parent &&
+                      first->workspace == last->workspace &&
                       !(first->slow < last->slow || first->slow > last->slow);
-    if (!same || last->meets || first->together == OP_JOINED_MAX ||
-        !variant->joins(first->args, last->args))
-        return;
+    if (!same || last->meets || first->together == OP_JOINED_MAX) return;
+    for (const struct plan_step *step = first; step < last; step++)
+        if (!variant->joins(step->args, last->args)) return;
     first->together++;
     last->together = 0;
 }

@@ -21,7 +21,7 @@ struct plan_step {
     void (*run)(const struct op_context *context, const void *args);
     void *args, *workspace;
     int together;     /* steps from this one on that its run does; 0: one before it does this one,
-                       * and has the time of both */
+                       * and has the time of all */
     uint64_t ns;      /* time spent in this step, summed over timed runs */
     uint64_t began;   /* of the last timed run: clock_ns; on a GPU as far as the host can tell */
     uint64_t runs;    /* how often it ran since plan_reset_times */

@@ -13,7 +13,7 @@ static bool ends_layer(const struct plan *plan, int i)
     return i + 1 == plan->n_steps || plan->steps[i + 1].layer != plan->steps[i].layer;
 }
 
-/* And of those behind it that it does too as many as are there to be done. */
+/* A step, and those joined to it as far as they are among the next `there`. */
 static void run_some(const struct plan_step *step, int there, const struct op_context *context)
 {
     const void *more[OP_JOINED_MAX];

@@ -140,6 +140,7 @@ static enum sol_status add_steps(struct profiler *p, const struct plan *plan, ui
     for (int i = 0; i < plan_step_count(plan); i++) {
         char text[NAME_SIZE];
         const struct plan_step *step = plan_step_at(plan, i);
+        if (!step->together) continue; /* done by one before it */
         row_name(step, text);
         e.start = (int64_t)step->began;
         e.end = e.start + (int64_t)call_ns(p, step);

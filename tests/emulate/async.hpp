@@ -100,6 +100,7 @@ struct conduct {
     std::deque<copy_batch> batches;
     int groups, sleepers; /* groups: of them */
     int leaving;          /* copies out of shared memory that were not done */
+    int open;             /* those that were started since the last commit */
 };
 
 /* Of a word that a thread wrote, and no copy since. */

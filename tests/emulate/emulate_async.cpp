@@ -509,6 +509,7 @@ static void leave(work_kind kind, void *to, uint32_t from, uint32_t bytes)
     expect(from % 16 == 0 && (uintptr_t)to % 16 == 0 && bytes % 16 == 0 && bytes,
            "bytes are copied in pieces of 16 at such addresses");
     me().leaving++;
+    me().open++;
     start(w);
 }
 
@@ -541,12 +542,15 @@ void copy_box_out_2d(const tensor_map &map, int x, int y, uint32_t from)
         }
 }
 
-void copy_out_commit(void) {}
+void copy_out_commit(void)
+{
+    me().open = 0;
+}
 
 void copy_out_read(void)
 {
     turn_sometimes();
-    while (me().leaving) emulated_sleep(&me().sleepers);
+    while (me().leaving > me().open) emulated_sleep(&me().sleepers);
 }
 
 void copy_out_done(void)
@@ -570,7 +574,7 @@ static void go_out(const work &w)
         memcpy(w.out + i, &sum, 4);
     }
     conduct &c = state->threads[w.thread];
-    if (--c.leaving == 0) emulated_wake(&c.sleepers);
+    if (--c.leaving <= c.open) emulated_wake(&c.sleepers);
 }
 
 /* ---- copies of single words ---- */

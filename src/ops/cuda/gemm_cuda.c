@@ -119,9 +119,9 @@ static const struct gemv_kind exact_kinds[] = {
 static const struct gemv_kind rounded_kind = {ROUNDED_ROWS, 1, GEMV("bf16", "8")};
 #undef GEMV
 
-/* Shared memory of a block: what gemv.cu itself declares, at most, and rows beside which a second
- * block fits the SM. */
-enum { GEMV_STATIC = 10 << 10, GEMV_SHARED_FITS = 90 << 10 };
+/* Shared memory that gemv.cu itself declares, and what the system takes of each block's, at most.
+ */
+enum { GEMV_STATIC = 5 << 10, GEMV_SYSTEM = 1 << 10 };
 
 static size_t gemv_shared(const struct gemm_args *a, const struct gemv_kind *kind)
 {
@@ -151,9 +151,11 @@ static void run_gemv(const struct op_context *context, const struct gemm_args *a
     const struct gemm_kernel_args k = for_kernel(a);
     /* A block spreads the activations once, then takes tile after tile: no more blocks than run at
      * a time, each with the same number of tiles. */
-    const unsigned fit = gemv_shared(a, kind) > GEMV_SHARED_FITS ? 1 : FEW_ROWS_BLOCKS;
+    const size_t each_block = gemv_shared(a, kind) + GEMV_STATIC + GEMV_SYSTEM;
+    const struct gpu_info *gpu = gpu_stream_info(context->stream);
+    const bool fit = FEW_ROWS_BLOCKS * each_block <= (size_t)gpu->shared_per_sm;
     unsigned tiles = blocks_of(a->n, FEW_ROWS_FEATURES), rows = row_tiles(a, kind->rows);
-    unsigned most = fit * (unsigned)gpu_stream_info(context->stream)->sm_count / rows;
+    unsigned most = (fit ? FEW_ROWS_BLOCKS : 1) * (unsigned)gpu->sm_count / rows;
     unsigned each = most ? blocks_of(tiles, most) : tiles;
     gpu_put(context->stream, "gemm/gemv.cu", kind->names[a->w.dtype],
             &(struct gpu_launch){.grid = {blocks_of(tiles, each), rows},
