@@ -31,9 +31,9 @@ enum wgmma_rows {
      * whole numbers over one scale too (i8_weights.cuh). */
     WGMMA_ROWS_I8,
 };
-/* Rows of x come in boxes of 128 bytes of each: 64 columns in bf16, 128 in int8. A stage has one, but
- * two where tokens are few, that is with more than two warpgroups: then what a stage costs beside its
- * products counts. WGMMA_UNITS: of 64 columns, in a stage. */
+/* Rows of x come in boxes of 128 bytes of each: 64 columns in bf16, 128 in int8. A stage has one,
+ * but two where tokens are few, that is with more than two warpgroups: then what a stage costs
+ * beside its products counts. WGMMA_UNITS: of 64 columns, in a stage. */
 enum { WGMMA_ROW_BYTES = 128 };
 #define WGMMA_BOXES_OF_X(x, warpgroups) ((x) == WGMMA_ROWS_BF16 && (warpgroups) > 2 ? 2 : 1)
 #define WGMMA_UNITS(x, warpgroups)      ((x) == WGMMA_ROWS_I8 || (warpgroups) > 2 ? 2 : 1)
