@@ -197,6 +197,45 @@ static void plans_join_what_reads_the_same(void **state)
     plan_destroy(plan);
 }
 
+static const struct products *composed;
+
+/* The first product, scratch that then could lie in its workspace, the second; the third twice. */
+static enum sol_status compose_products(struct plan *plan, const void *args)
+{
+    (void)args;
+    plan_call(plan, &op_gemm, &composed->of[0]);
+    plan_scratch(plan, 3, 100);
+    plan_call(plan, &op_gemm, &composed->of[1]);
+    plan_call(plan, &op_gemm, &composed->of[2]);
+    plan_call(plan, &op_gemm, &composed->of[2]);
+    return SOL_OK;
+}
+
+/* Each pair has to be able to run together, in one workspace. */
+static void plans_keep_others_apart(void **state)
+{
+    (void)state;
+    static const int together[] = {1, 2, 0, 1};
+    struct case_maker c = {.arena = arena, .rng = &rng, .kind = CASE_RANDOM};
+    struct products p;
+    struct chooser chooser;
+    struct plan *plan;
+    struct op op = op_attn_in; /* any composite */
+    op.n_variants = 0;
+    op.compose = compose_products;
+    make_products(&c, DTYPE_Q8_0, 2, 0, &p);
+    composed = &p;
+    chooser_init(&chooser, 1);
+    const int v = chooser_choose(&chooser, &op_gemm, &p.of[0]);
+    if (v >= op_gemm.n_variants || !op_gemm.variants[v]->joins) skip();
+    assert_int_equal(plan_create(&chooser, &plan), SOL_OK);
+    plan_call(plan, &op, &(struct attn_in_args){.m = 1});
+    assert_int_equal(plan_finish(plan), SOL_OK);
+    assert_int_equal(plan_step_count(plan), 4);
+    for (int i = 0; i < 4; i++) assert_int_equal(plan_step_at(plan, i)->together, together[i]);
+    plan_destroy(plan);
+}
+
 /* ---- attention ---- */
 
 /* One row of a batch by itself: the same bits, so pieces begin where they do among others. */
@@ -273,6 +312,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(products_run_together, begin, end),
         cmocka_unit_test_setup_teardown(plans_join_what_reads_the_same, begin, end),
+        cmocka_unit_test_setup_teardown(plans_keep_others_apart, begin, end),
         cmocka_unit_test_setup_teardown(long_contexts_have_the_same_bits, begin, end),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
