@@ -39,9 +39,9 @@ enum { SLOTS = 4, SLOT_SETS = 4, SET = SLOTS * (UNIT_BYTES + UNIT_SCALES), COLUM
 
 __device__ inline void decode(uint32_t a[8], uint32_t low, uint32_t high)
 {
-    a[0] = mxfp4_pair<0>(low), a[1] = mxfp4_pair<0>(high), a[2] = mxfp4_pair<1>(low);
-    a[3] = mxfp4_pair<1>(high), a[4] = mxfp4_pair<2>(low), a[5] = mxfp4_pair<2>(high);
-    a[6] = mxfp4_pair<3>(low), a[7] = mxfp4_pair<3>(high);
+    a[0] = mxfp4_pair(low, 0), a[1] = mxfp4_pair(high, 0), a[2] = mxfp4_pair(low, 1);
+    a[3] = mxfp4_pair(high, 1), a[4] = mxfp4_pair(low, 2), a[5] = mxfp4_pair(high, 2);
+    a[6] = mxfp4_pair(low, 3), a[7] = mxfp4_pair(high, 3);
 }
 
 template <int WHAT>

@@ -12,7 +12,7 @@
 #include "common.cuh"
 #include "gemm/few_rows_args.h"
 #include "mma.cuh"
-#include "pack/mxfp4.cuh"
+#include "pack/mxfp4_tiles.h"
 #include "pack/q8_0.cuh"
 
 enum { FEATURES = FEW_ROWS_FEATURES, COLUMNS = 8 };
@@ -96,9 +96,9 @@ struct mxfp4_weights {
     __device__ static void multiply_block(float sum[4], uint32_t low, uint32_t high, uint32_t scales,
                                           const uint4 &b)
     {
-        const uint32_t a[8] = {mxfp4_pair<0>(low), mxfp4_pair<0>(high), mxfp4_pair<1>(low),
-                               mxfp4_pair<1>(high), mxfp4_pair<2>(low), mxfp4_pair<2>(high),
-                               mxfp4_pair<3>(low), mxfp4_pair<3>(high)};
+        const uint32_t a[8] = {mxfp4_pair(low, 0), mxfp4_pair(high, 0), mxfp4_pair(low, 1),
+                               mxfp4_pair(high, 1), mxfp4_pair(low, 2), mxfp4_pair(high, 2),
+                               mxfp4_pair(low, 3), mxfp4_pair(high, 3)};
         const uint32_t b0[2] = {b.x, b.y}, b1[2] = {b.z, b.w};
         float block[4] = {0, 0, 0, 0};
         mma_bf16(block, a, b0);

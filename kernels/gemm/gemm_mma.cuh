@@ -20,7 +20,7 @@
 #include "gemm/gemm_mma_args.h"
 #include "inline.cuh"
 #include "mma.cuh"
-#include "pack/mxfp4.cuh"
+#include "pack/mxfp4_tiles.h"
 #include "swiglu/swiglu.cuh"
 #include "weights.cuh"
 
@@ -228,10 +228,10 @@ template <class K> struct packed_weights {
             uint32_t low = STEP < 2 ? words[i].x : words[i].y;
             uint32_t high = STEP < 2 ? words[i].z : words[i].w;
             uint32_t s = scale<STEP / 2>(scales[i]), t = scale<2 + STEP / 2>(scales[i]);
-            f[i][0] = mul_bf16x2(mxfp4_pair<STEP % 2 * 2>(low), s);
-            f[i][1] = mul_bf16x2(mxfp4_pair<STEP % 2 * 2>(high), t);
-            f[i][2] = mul_bf16x2(mxfp4_pair<STEP % 2 * 2 + 1>(low), s);
-            f[i][3] = mul_bf16x2(mxfp4_pair<STEP % 2 * 2 + 1>(high), t);
+            f[i][0] = mul_bf16x2(mxfp4_pair(low, STEP % 2 * 2), s);
+            f[i][1] = mul_bf16x2(mxfp4_pair(high, STEP % 2 * 2), t);
+            f[i][2] = mul_bf16x2(mxfp4_pair(low, STEP % 2 * 2 + 1), s);
+            f[i][3] = mul_bf16x2(mxfp4_pair(high, STEP % 2 * 2 + 1), t);
         }
     }
 };

@@ -25,7 +25,7 @@
 #include "gemm/wgmma_results.cuh"
 #include "mma.cuh"
 #include "numbers.cuh"
-#include "pack/mxfp4.cuh"
+#include "pack/mxfp4_tiles.h"
 #include "wgmma_ring.cuh"
 #include "words.cuh"
 
@@ -169,10 +169,10 @@ struct unit_words {
 template <int S> INLINE void decode(uint32_t (&f)[4], const unit_words &u)
 {
     uint32_t low = S < 2 ? u.w.x : u.w.y, high = S < 2 ? u.w.z : u.w.w;
-    f[0] = mul_bf16x2_by<S / 2>(mxfp4_pair<S % 2 * 2>(low), u.scales[0]);
-    f[1] = mul_bf16x2_by<S / 2>(mxfp4_pair<S % 2 * 2>(high), u.scales[1]);
-    f[2] = mul_bf16x2_by<S / 2>(mxfp4_pair<S % 2 * 2 + 1>(low), u.scales[0]);
-    f[3] = mul_bf16x2_by<S / 2>(mxfp4_pair<S % 2 * 2 + 1>(high), u.scales[1]);
+    f[0] = mul_bf16x2_by<S / 2>(mxfp4_pair(low, S % 2 * 2), u.scales[0]);
+    f[1] = mul_bf16x2_by<S / 2>(mxfp4_pair(high, S % 2 * 2), u.scales[1]);
+    f[2] = mul_bf16x2_by<S / 2>(mxfp4_pair(low, S % 2 * 2 + 1), u.scales[0]);
+    f[3] = mul_bf16x2_by<S / 2>(mxfp4_pair(high, S % 2 * 2 + 1), u.scales[1]);
 }
 
 /* Of unit number U of the stage. Rows g and g + 8 of a warp are those of a tile; or (GATED) rows of gate and

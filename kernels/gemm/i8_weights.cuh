@@ -14,7 +14,7 @@
 #include "gemm/wgmma_kind.cuh"
 #include "gemm/wgmma_results.cuh"
 #include "mma.cuh"
-#include "pack/mxfp4.cuh"
+#include "pack/mxfp4_tiles.h"
 #include "wgmma_i8.cuh"
 #include "wgmma_ring.cuh"
 #include "words.cuh"
@@ -27,7 +27,7 @@ enum { I8_OFFSET = 64 };
 INLINE void decode_i8(uint32_t &first, uint32_t &second, uint32_t word, uint32_t scale)
 {
     const uint32_t base = 0x42404240; /* 48 */
-    uint32_t p[4] = {mxfp4_pair<0>(word), mxfp4_pair<1>(word), mxfp4_pair<2>(word), mxfp4_pair<3>(word)};
+    uint32_t p[4] = {mxfp4_pair(word, 0), mxfp4_pair(word, 1), mxfp4_pair(word, 2), mxfp4_pair(word, 3)};
 #pragma unroll
     for (int i = 0; i < 4; i++) p[i] = fma_bf16x2(p[i], scale, base);
     first = __byte_perm(p[0], p[1], 0x6420);

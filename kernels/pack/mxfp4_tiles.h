@@ -1,7 +1,7 @@
 /* MXFP4 in a unit of a tile (format_args.h): with g = lane / 4 and t = lane % 4, words 0 and 1 of a
  * lane belong to row g, words 2 and 3 to row g + 8, and the four pairs of a word to columns
  * 32 (word % 2) + {2t, 2t + 1}, + {2t + 8, 2t + 9}, + {2t + 16, 2t + 17}, + {2t + 24, 2t + 25}.
- * Bits lie where few operations make two bf16 of a pair (mxfp4_pair, mxfp4.cuh).
+ * Bits lie such that few operations make two bf16 of a pair (mxfp4_pair).
  *
  * Scales of a unit: 4 bytes for each g: row g's two blocks of 32 columns, then row g + 8's.
  * Behind the scales of all tiles: for each row of a tile the largest scale of its blocks, but for
@@ -12,38 +12,47 @@
 
 #include "format_args.h"
 
-/* Bits of a word that are exponent and mantissa: a code without them is 0 or -0. */
-#define MXFP4_MAGNITUDES 0xe1ffe1ffu
-
 /* An element and the scale of a block that a tile has and its matrix has not. */
 enum { MXFP4_ZERO = 0, MXFP4_NO_SCALE = 127 /* 1 */ };
 
-/* As a bf16, 2^-126 times the value has a code's bit 3 (sign) at bit 15, and bits 2, 1 (exponent)
- * and 0 (mantissa) at bits 8 to 6. In the word each lies that many places to the right of there:
- * masks and shifts to the right are few in a kernel, shifts to the left are a multiplier's work. */
-static inline SOL_DEVICE int mxfp4_left(int bit, int pair)
+/* As a bf16, 2^-126 times the value has a code's bit 3 (sign) at bit 15, and bits 2, 1 (exponent) and 0
+ * (mantissa) at bits 8 to 6. */
+#define MXFP4_SIGNS 0x80008000u
+#define MXFP4_MAGNITUDES 0x01c001c0u
+
+/* Pair `pair` of a word as two bf16, their values times 2^-126: exact, the smallest being subnormal.
+ * Two shifts, and an exclusive or and a mask in one instruction: no word holds four pairs such that a
+ * shift and a mask uncover each. Shifts to the left are a multiplier's work, so there is but one to the
+ * right. */
+static inline SOL_DEVICE uint32_t mxfp4_pair(uint32_t w, int pair)
 {
-    if (pair == 1 || pair == 2) return 3 * pair;
-    return bit == 3 ? (pair ? 5 : 4) : pair ? -7 : 0;
+    const uint32_t kept = MXFP4_SIGNS | MXFP4_MAGNITUDES;
+    switch (pair) {
+    case 0: return (w ^ w << 5) & kept;
+    case 1: return w << 3 & kept;
+    case 2: return w << 6 & kept;
+    default: return (w >> 7 ^ w << 4) & kept;
+    }
 }
 
-static inline SOL_DEVICE int mxfp4_bit(int bit, int pair, int half)
-{
-    return (bit == 3 ? 15 : 6 + bit) + 16 * half - mxfp4_left(bit, pair);
-}
-
+/* The word of one code and seven zeros. Words are linear: the exclusive or of eight such has all codes.
+ * Each line adds bits that the pair in question lacks when those are taken off that already lie where it
+ * is uncovered. */
 static inline SOL_DEVICE uint32_t mxfp4_word(uint32_t code, int pair, int half)
 {
-    uint32_t word = 0;
-    for (int bit = 0; bit < 4; bit++) word |= (code >> bit & 1) << mxfp4_bit(bit, pair, half);
-    return word;
+    uint32_t pairs[4] = {0, 0, 0, 0}, w;
+    pairs[pair] = (code >> 3 << 15 | (code & 7) << 6) << 16 * half;
+    w = pairs[1] >> 3 | pairs[2] >> 6;
+    w |= (pairs[0] ^ w << 5) & MXFP4_MAGNITUDES;
+    w |= ((pairs[3] ^ w << 4) & MXFP4_MAGNITUDES) << 7;
+    w |= ((pairs[0] ^ w) & MXFP4_SIGNS) >> 5;
+    return w | ((pairs[3] ^ w >> 7) & MXFP4_SIGNS) >> 4;
 }
 
 static inline SOL_DEVICE uint32_t mxfp4_code(uint32_t word, int pair, int half)
 {
-    uint32_t code = 0;
-    for (int bit = 0; bit < 4; bit++) code |= (word >> mxfp4_bit(bit, pair, half) & 1) << bit;
-    return code;
+    uint32_t bits = mxfp4_pair(word, pair) >> 16 * half;
+    return (bits >> 12 & 8) | (bits >> 6 & 7);
 }
 
 /* The column within 32 whose code is byte `i` of a row that is multiplied with a word's codes as

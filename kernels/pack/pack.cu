@@ -26,7 +26,9 @@ __device__ inline uint8_t scale_at(const pack_args &a, int64_t row, uint32_t col
 __device__ inline uint32_t blocks_used(const uint32_t (&words)[4])
 {
     uint32_t used = 0;
-    for (int w = 0; w < 4; w++) used |= (words[w] & MXFP4_MAGNITUDES ? 1u : 0u) << w;
+    for (int w = 0; w < 4; w++)
+        for (int pair = 0; pair < 4; pair++)
+            used |= (mxfp4_pair(words[w], pair) & MXFP4_MAGNITUDES ? 1u : 0u) << w;
     used |= __shfl_xor_sync(FULL_MASK, used, 1);
     return used | __shfl_xor_sync(FULL_MASK, used, 2);
 }
@@ -48,7 +50,7 @@ KERNEL_OF(PACK_THREADS, pack_mxfp4, pack_args)
             words[w] = 0;
             for (int pair = 0; pair < 4; pair++)
                 for (uint32_t half = 0; half < 2; half++)
-                    words[w] |= mxfp4_word(code_at(a, first + g + w / 2 * 8,
+                    words[w] ^= mxfp4_word(code_at(a, first + g + w / 2 * 8,
                                                    column + w % 2 * 32 + pair * 8 + 2 * t + half),
                                            pair, half);
         }

@@ -21,7 +21,7 @@ static void mxfp4_put(const void *stored, uint32_t row, uint32_t column, uint8_t
     struct mxfp4_place place = mxfp4_place_of(row, column);
     uint32_t code = block->nibbles[column % 16] >> (column % 32 < 16 ? 0 : 4) & 15u, bits;
     memcpy(&bits, tile + place.byte, sizeof bits);
-    bits |= mxfp4_word(code, place.pair, place.half);
+    bits ^= mxfp4_word(code, place.pair, place.half);
     memcpy(tile + place.byte, &bits, sizeof bits);
     scales[place.scale] = block->scale;
 }
