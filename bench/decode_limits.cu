@@ -35,7 +35,7 @@ enum {
     WGMMA = 64, /* four warps multiply with wgmma, the row in shared memory */
     E4M3 = 128, /* codes become e4m3, 8 columns of e4m3 */
 };
-enum { SLOTS = 4, SLOT_SETS = 4, SET = SLOTS * (UNIT_BYTES + UNIT_SCALES), COLUMN = 5776 };
+enum { SLOTS = 4, SLOT_SETS = 4, SET = SLOTS * (UNIT_BYTES + UNIT_SCALES_MXFP4), COLUMN = 5776 };
 
 __device__ inline void decode(uint32_t a[8], uint32_t low, uint32_t high)
 {
@@ -189,7 +189,7 @@ __global__ void __launch_bounds__(WARPS *WARP, 1) units(int rounds, float *sink)
         for (int i = 0; i < SLOTS; i++) {
             codes[i] = load_shared_16(ring + other + i * UNIT_BYTES + lane * 16);
             scales_of<WHAT>(s[i], load_shared_4(ring + other + SLOTS * UNIT_BYTES +
-                                                i * UNIT_SCALES + lane / 4 * 4));
+                                                i * UNIT_SCALES_MXFP4 + lane / 4 * 4));
         }
 #pragma unroll
         for (int i = 0; i < SLOTS; i++) {

@@ -18,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 
-STAMPED = ["attn_in/attn_in.cu", "attn_out/attn_out.cu", "moe_up/moe_up.cu", "moe_down/moe_down.cu",
+STAMPED = ["attn_in/attn_in.cu", "attn_out/attn_out.cu", "moe/moe_row.cu",
            "attention/attention_decode.cu", "gemm/gemv.cu"]
 STEP = 150  # the step behind the one that is shown
 HEADER = r"""
@@ -102,7 +102,7 @@ def patch(folder, layers):
     edit("ptx.cuh", (r'#include "types.h"\n', lambda m: m.group(0) + header),
          (r'(asm volatile\("griddepcontrol.wait;" ::: "memory"\);)', r"\1\n    STAMP(input);"))
     edit("gemm/few_rows.cuh", (r"(void run\(float sum.*\n\s*\{)", r"\1\n        STAMP(ready);"),
-         (r"(fetch\(d, step \+ DEPTH \* stride, end\);\n\s*\}\n)", r"\1        STAMP(done);\n"))
+         (r"(f\[d % HELD\] = read\(min.*\n\s*\}\n)", r"\1        STAMP(done);\n"))
     for name in STAMPED:
         runs = 1 if name == "gemm/gemv.cu" else layers
         number = itertools.count()  # a macro makes several kernels of one model's formats: one of them runs
@@ -110,7 +110,7 @@ def patch(folder, layers):
                     f" stamp_block stamp_all({next(number)}, {runs}, __FUNCTION__);"))
 
 
-def show(lines):
+def show(lines, each):
     kernels = collections.defaultdict(list)
     for line in lines:
         parts = line.split()
@@ -118,6 +118,8 @@ def show(lines):
     runs = sorted((r[1], name, r) for name, all_runs in kernels.items() for r in all_runs)
     rows, before = collections.defaultdict(list), None
     for _, name, r in runs:
+        if before is not None and each:
+            print(f"{name:26} " + " ".join(f"{(t - before) / 1000:7.2f}" if t else "      -" for t in r[1:]))
         if before is not None:
             rows[name].append([(t - before) / 1000 if t else None for t in r[1:]] + [r[0]])
         before = max(r[15], r[12])
@@ -140,6 +142,7 @@ def main():
     parser.add_argument("--sol", default="build/sol")
     parser.add_argument("--model", default="synth:gpt-oss-20b")
     parser.add_argument("--layers", type=int, default=24)
+    parser.add_argument("--each", action="store_true", help="each kernel of the step too, as the table's columns")
     parser.add_argument("--kernels", default=os.path.join(os.path.dirname(__file__), "..", "kernels"))
     args, rest = parser.parse_known_args()
     with tempfile.TemporaryDirectory() as folder:
@@ -153,7 +156,7 @@ def main():
     print("\n".join(line for line in done.stdout.splitlines() if not line.startswith("STAMP")))
     if not lines:
         sys.exit(f"stamp_device: no stamps\n{done.stderr[-3000:]}")
-    show(lines)
+    show(lines, args.each)
 
 
 if __name__ == "__main__":

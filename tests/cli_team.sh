@@ -173,7 +173,7 @@ fi
 if [ -z "${SOL_EMULATED_GPU:-}" ]; then exit $((failures != 0)); fi
 # What emulated cards cannot run (clusters) is composed. The third token comes from a graph, where nothing of a library is.
 card="--backend cuda --force attn_out=composed --force attn_add=composed --force attn_route=composed
-    --force moe_down=moe_down_row_cuda:single"
+    --force moe=moe_row_cuda:single"
 few="-m synth:small,layers=1 --random-tokens 5 -n 4 --greedy -q $exact"
 library="--force all_reduce_add=composed --force all_reduce=all_reduce_nccl_cuda --force all_gather=all_gather_nccl_cuda"
 tiles="--force all_reduce_add=all_reduce_add_tiles_cuda"

@@ -109,7 +109,7 @@ static const struct ladder ladders[] = {
      DTYPE_BF16,
      8,
      {{1, "attn_in_row"},
-      {2, "attn_in_f32_bf16_2"},
+      {2, "attn_in_two"},
       {8, "attn_in_bf16_bf16_8"},
       {16, "attn_in_bf16_bf16_16"},
       {32, "attn_in_bf16_bf16_32"},
@@ -118,7 +118,7 @@ static const struct ladder ladders[] = {
      DTYPE_Q8_0,
      8,
      {{1, "attn_in_row_q8_0"},
-      {2, "attn_in_f32_q8_0_2"},
+      {2, "attn_in_two_q8_0"},
       {8, "attn_in_bf16_q8_0_8"},
       {16, "attn_in_bf16_q8_0_16"},
       {32, "attn_in_bf16_q8_0_32"},
@@ -127,7 +127,7 @@ static const struct ladder ladders[] = {
      DTYPE_BF16,
      9,
      {{1, "attn_in_row"},
-      {2, "attn_in_f32_bf16_2"},
+      {2, "attn_in_two"},
       {8, "attn_in_bf16_bf16_8"},
       {16, "attn_in_bf16_bf16_16"},
       {ROWS_MAX, "attn_in_norm"}}},
@@ -135,7 +135,7 @@ static const struct ladder ladders[] = {
      DTYPE_BF16,
      9,
      {{1, "attn_out_add_bf16"},
-      {2, "attn_out_f32_bf16_2"},
+      {2, "attn_out_add_bf16_two"},
       {8, "attn_out_bf16_bf16_8"},
       {16, "attn_out_bf16_bf16_16"},
       {ROWS_MAX, "round_rows"}}},
@@ -143,28 +143,19 @@ static const struct ladder ladders[] = {
      DTYPE_Q8_0,
      12,
      {{1, "attn_out_add_q8_0"},
-      {2, "attn_out_f32_q8_0_2"},
+      {2, "attn_out_add_q8_0_two"},
       {8, "attn_out_bf16_q8_0_8"},
       {16, "attn_out_bf16_q8_0_16"},
       {32, "attn_out_bf16_q8_0_32"}}},
-    {&op_moe_down,
-     DTYPE_MXFP4,
-     8,
-     {{1, "moe_down_row"},
-      {2, "moe_down_f32_2"},
-      {32, "moe_down_bf16_8"},
-      {ROWS_MAX, "moe_down_bf16_16"}}},
+    {&op_moe, DTYPE_MXFP4, 8, {{1, "moe_up_row"}}},
     {&op_moe_down,
      DTYPE_MXFP4,
      9,
-     {{1, "moe_down_row_pair"},
-      {2, "moe_down_f32_2"},
-      {32, "moe_down_bf16_8"},
-      {ROWS_MAX, "moe_down_bf16_16"}}},
+     {{2, "moe_down_f32_2"}, {32, "moe_down_bf16_8"}, {ROWS_MAX, "moe_down_bf16_16"}}},
     {&op_moe_up,
      DTYPE_MXFP4,
      9,
-     {{1, "moe_up_row"}, {2, "moe_up_f32_2"}, {32, "moe_up_bf16_8"}, {ROWS_MAX, "moe_up_bf16_16"}}},
+     {{2, "moe_up_f32_2"}, {32, "moe_up_bf16_8"}, {ROWS_MAX, "moe_up_bf16_16"}}},
 };
 
 static void kernels_by_rows(void **state)
@@ -206,8 +197,6 @@ static void choices_can_be_forced(void **state)
         {&op_attn_in, DTYPE_BF16, 8, 9, "attn_in=attn_in_rows_cuda:8_rows", "attn_in_bf16_bf16_16"},
         {&op_attn_out, DTYPE_BF16, 9, 8, "attn_out=attn_out_rows_cuda:32_rows",
          "attn_out_bf16_bf16_32"},
-        {&op_moe_down, DTYPE_MXFP4, 9, 1, "moe_down=moe_down_row_cuda:single", "moe_down_row"},
-        {&op_moe_down, DTYPE_MXFP4, 8, 1, "moe_down=moe_down_row_cuda:pair", "moe_down_row"},
     };
     for (size_t i = 0; i < sizeof forces / sizeof *forces; i++) {
         struct stage s;
@@ -252,8 +241,8 @@ static int candidates_of(const struct op *op, int64_t rows)
 static void a_search_sees_choices(void **state)
 {
     (void)state;
-    /* One row: single and pair, the kernels of two and of few rows (8 and 16 columns), composed. */
-    assert_int_equal(candidates_of(&op_moe_down, 1), 6);
+    /* One row: single and pair, composed. */
+    assert_int_equal(candidates_of(&op_moe, 1), 3);
     /* Three: kernels of 8, 16 and 32 rows, seven tiles of many rows, composed; 17: without two. */
     assert_int_equal(candidates_of(&op_attn_out, 3), 11);
     assert_int_equal(candidates_of(&op_attn_out, 17), 9);
@@ -308,19 +297,18 @@ static const struct {
     {&op_attn_out, "attn_out_rows_cuda", FROM_90},
     {&op_attn_out, "attn_out_many_cuda", ONLY_90},
     {&op_attn_add, "attn_add_row_cuda", FROM_90},
-    {&op_attn_add, "attn_add_two_cuda", FROM_80},
-    {&op_attn_add, "attn_add_rows_cuda", FROM_80},
+    {&op_attn_add, "attn_add_two_cuda", FROM_90},
+    {&op_attn_add, "attn_add_rows_cuda", FROM_90},
     {&op_attn_add, "attn_add_many_cuda", ONLY_90},
     {&op_attn_route, "attn_route_few_cuda", FROM_90},
     {&op_attn_route, "attn_route_many_cuda", ONLY_90},
-    {&op_moe_up, "moe_up_row_cuda", FROM_80},
     {&op_moe_up, "moe_up_two_cuda", FROM_80},
     {&op_moe_up, "moe_up_rows_cuda", FROM_80},
     {&op_moe_up, "moe_up_mma_cuda", FROM_80},
     {&op_moe_up, "moe_up_wgmma_cuda", ONLY_90},
-    {&op_moe_down, "moe_down_row_cuda", FROM_80},
     {&op_moe_down, "moe_down_two_cuda", FROM_80},
     {&op_moe_down, "moe_down_rows_cuda", FROM_80},
+    {&op_moe, "moe_row_cuda", FROM_80},
     {&op_moe, "moe_many_cuda", ONLY_90},
     {&op_moe, "moe_i8_cuda", ONLY_90},
     {&op_head, "head_row_cuda", FROM_80},

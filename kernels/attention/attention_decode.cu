@@ -335,11 +335,12 @@ struct joined {
     }
 };
 
-__device__ inline void write_row(const attention_kernel_args &a, const piece &p, int heads, joined j)
+__device__ inline void write_row(const attention_kernel_args &a, const piece &p, int heads, float sink,
+                                 joined j)
 {
     int head = threadIdx.x / 16;
     if (head >= heads) return;
-    if (a.sinks) j.add(a.sinks[p.head * heads + head] * 1.44269504f, 1, make_float4(0, 0, 0, 0));
+    if (a.sinks) j.add(sink * 1.44269504f, 1, make_float4(0, 0, 0, 0));
     float share = 1 / j.total;
     float4 out = {j.sum.x * share, j.sum.y * share, j.sum.z * share, j.sum.w * share};
     int64_t at = (p.row * a.n_heads + p.head * heads + head) * DIM + threadIdx.x % 16 * 4;
@@ -352,7 +353,7 @@ __device__ inline void write_row(const attention_kernel_args &a, const piece &p,
 }
 
 /* The warps' parts to the row's result, or to this piece's part, and with the last all parts. */
-__device__ inline void finish_piece(const attention_kernel_args &a, const piece &p, int heads,
+__device__ inline void finish_piece(const attention_kernel_args &a, const piece &p, int heads, float sink,
                                     const float *parts)
 {
     __shared__ bool last;
@@ -364,7 +365,7 @@ __device__ inline void finish_piece(const attention_kernel_args &a, const piece 
         j.add(part[TOPS + head], part[TOTALS + head], *(const float4 *)(part + at));
     }
     if (p.count == 1) {
-        write_row(a, p, heads, j);
+        write_row(a, p, heads, sink, j);
         return;
     }
     int64_t item = p.row * a.cache.n_kv_heads + p.head;
@@ -390,7 +391,7 @@ __device__ inline void finish_piece(const attention_kernel_args &a, const piece 
         const float *part = all + i * DECODE_PART;
         j.add(__ldcg(part + TOPS + head), __ldcg(part + TOTALS + head), __ldcg((const float4 *)(part + at)));
     }
-    write_row(a, p, heads, j);
+    write_row(a, p, heads, sink, j);
 }
 
 __device__ inline void list_rows(const attention_kernel_args &a, row_list &rows)
@@ -416,6 +417,14 @@ __device__ inline void list_rows(const attention_kernel_args &a, row_list &rows)
     __syncthreads();
 }
 
+/* Of this thread's head. Asked for before the products: behind them weights of the next kernel are on
+ * their way, and memory answers late. */
+__device__ inline float sink_of(const attention_kernel_args &a, const piece &p, int heads)
+{
+    int head = threadIdx.x / 16;
+    return a.sinks && head < heads ? a.sinks[p.head * heads + head] : 0;
+}
+
 template <int TYPE> __device__ inline void decode(const attention_kernel_args &a)
 {
     extern __shared__ __align__(128) char memory[];
@@ -430,6 +439,8 @@ template <int TYPE> __device__ inline void decode(const attention_kernel_args &a
     if ((int)blockIdx.x >= rows.before[a.rows] * (int)a.cache.n_kv_heads) return;
     block_source ahead;
     ahead.start(a, rows);
+    piece p = ahead.p;
+    float sink = sink_of(a, p, heads);
     bool waited = false;
     for (int i = 0; i < a.stages; i++) {
         if (ahead.settle(a, rows)) {
@@ -444,8 +455,7 @@ template <int TYPE> __device__ inline void decode(const attention_kernel_args &a
     if (!waited) wait_for_input();
     let_next_start();
     int stage = 0, all = rows.before[a.rows] * (int)a.cache.n_kv_heads;
-    for (int number = blockIdx.x; number < all; number += gridDim.x) {
-        piece p = find_piece(a, rows, number);
+    for (int number = blockIdx.x;;) {
         queries<TYPE> q;
         q.load(a, p, heads);
         state s = {-1e30f, 0, {}};
@@ -463,8 +473,12 @@ template <int TYPE> __device__ inline void decode(const attention_kernel_args &a
         }
         write_part(s, parts + warp * DECODE_PART);
         __syncthreads();
-        finish_piece(a, p, heads, parts);
+        finish_piece(a, p, heads, sink, parts);
+        number += gridDim.x;
+        if (number >= all) break;
         __syncthreads();
+        p = find_piece(a, rows, number);
+        sink = sink_of(a, p, heads);
     }
 }
 

@@ -4,7 +4,7 @@
 
 #include "cache_args.h"
 
-/* One row; weights by the kernel's name, as struct attn_in_args (src/ops/args.h). */
+/* One row or two; weights by the kernel's name, as struct attn_in_args (src/ops/args.h). */
 struct attn_in_kernel_args {
     struct cache_args cache;
     int64_t hidden, n_heads;

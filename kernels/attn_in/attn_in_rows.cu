@@ -70,13 +70,13 @@ struct finished_pair {
     }
 };
 
-template <class W, int T, int N, int P, int WD, int XD>
+template <class W, int T, int N, int WD, int XD>
 __device__ inline void attn_in_rows(const attn_in_rows_args &args)
 {
     extern __shared__ __align__(16) char shared[];
     stream_partial<T, N> &partial = *(stream_partial<T, N> *)shared;
     const attn_in_kernel_args &a = args.all;
-    stream_rows<W, T, N, P, WD, XD, true> product;
+    stream_rows<W, T, N, WD, XD, true> product;
     uint32_t half = (uint32_t)a.cache.head_dim / 2, g = threadIdx.x % WARP / 4,
              m = (uint32_t)args.m;
     uint32_t tiles = ((uint32_t)a.n_heads + 2 * (uint32_t)a.cache.n_kv_heads) * (half / PAIRS);
@@ -87,31 +87,31 @@ __device__ inline void attn_in_rows(const attn_in_rows_args &args)
         product.weights[i].set(o.of(a.wq, a.wk, a.wv), a.scales[o.kind], a.hidden, o.row(a) + g,
                                o.row(a) + half + g);
     }
-    product.open_weights((uint32_t)a.hidden);
+    product.open_weights((uint32_t)a.hidden, 0, step_count<W>(a.hidden));
+    /* Whose pair a thread finishes first, and what it needs then: no kernel of the step writes it. */
+    uint32_t pair = threadIdx.x % (T * PAIRS), tile = pair / PAIRS, at = pair % PAIRS,
+             r = threadIdx.x / (T * PAIRS);
+    bool inside = first + tile < tiles;
+    finished_pair p(a, min(first + tile, tiles - 1), at, min(r, m - 1));
     wait_for_input();
     let_next_start();
     product.open_rows(a.x, a.norm, m);
     product.run(partial);
-    for (uint32_t i = threadIdx.x; i < T * PAIRS * m; i += STREAM_THREADS) {
-        uint32_t pair = i % (T * PAIRS), r = i / (T * PAIRS), tile = pair / PAIRS,
-                 at = pair % PAIRS;
-        if (first + tile >= tiles) continue;
-        finished_pair p(a, first + tile, at, r);
-        float scale =
-            partial.template scale<P>(a.x + (int64_t)r * a.hidden, r, (uint32_t)a.hidden, a.eps);
+    for (; inside && r < m; r += STREAM_THREADS / (T * PAIRS)) {
+        if (r != p.r) p = finished_pair(a, first + tile, at, r);
+        float scale = partial.scale(a.x + (int64_t)r * a.hidden, r, (uint32_t)a.hidden, a.eps);
         uint32_t feature = tile * FEATURES + at;
-        p.finish(a, scale * partial.template total<P>(feature, r),
-                 scale * partial.template total<P>(feature + PAIRS, r));
+        p.finish(a, scale * partial.total(feature, r), scale * partial.total(feature + PAIRS, r));
     }
 }
 
-#define KIND(name, type, rows, tiles, groups, parts, weights, activations, blocks)                 \
+#define KIND(name, type, rows, tiles, groups, weights, activations, blocks)                        \
     extern "C" __global__ void __launch_bounds__(STREAM_THREADS, blocks)                           \
         name(const __grid_constant__ attn_in_rows_args a)                                          \
     {                                                                                              \
         static_assert(sizeof(stream_partial<tiles, groups>) == STREAM_SHARED(tiles, groups),       \
                       "host");                                                                     \
-        attn_in_rows<type, tiles, groups, parts, weights, activations>(a);                         \
+        attn_in_rows<type, tiles, groups, weights, activations>(a);                                \
     }
 
 ATTN_IN_ROWS_BF16(KIND)

@@ -1,6 +1,6 @@
 // spills: attn_out_route_f32_many 128
 // spills: attn_out_route_bf16_many 32
-/* attn_out for one row, and the router's part of it for several. */
+/* attn_out for one row or two, exact, and the router's part of it for several. */
 #include "attn_out/attn_out_args.h"
 #include "barriers.cuh"
 #include "gemm/few_rows.cuh"
@@ -23,50 +23,55 @@ enum {
 };
 
 #if __CUDA_ARCH__ >= 900
-template <class W, int DEPTH> __device__ inline void add_projection(const attn_out_add_args &a)
+/* A warp finishes the block: a lane a feature of a row. */
+template <class W, int ROWS, int DEPTH> __device__ inline void add_projection(const attn_out_add_args &a)
 {
     extern __shared__ __align__(16) char columns[];
     __shared__ partial_tile partial[ADD_WARPS];
-    pair_sum<true> pair;
-    held_row<ADD_CHUNKS, ADD_THREADS> row;
-    dot<W, 1, DEPTH> product;
+    pair_sum<true, ROWS * FEATURES> pair;
+    held_row<ADD_CHUNKS, ADD_THREADS> row[ROWS];
+    dot<W, 1, ADD_WARPS, DEPTH> product;
     uint32_t warp = threadIdx.x / WARP, g = threadIdx.x % WARP / 4, steps = step_count<W>(a.k);
     uint32_t half = (steps + 1) / 2, first = pair.rank() * half, end = min(first + half, steps);
     uint32_t k = first < end ? min(half * W::STEP, (uint32_t)a.k - first * W::STEP) : 0;
-    uint32_t tile = blockIdx.x / FEW_ROWS_PAIR * FEATURES, feature = tile + threadIdx.x;
+    uint32_t tile = blockIdx.x / FEW_ROWS_PAIR * FEATURES, at = threadIdx.x % FEATURES, r = threadIdx.x / FEATURES;
     pair.begin();
     product.weights[0].set(a.w, a.scales, a.k, tile + g, tile + 8 + g);
-    product.open(first + warp, ADD_WARPS, end);
-    bool finishes = threadIdx.x < FEATURES;
-    float total = finishes && first == 0 && a.bias ? a.bias[feature] : 0;
+    product.open(first + warp, end);
+    bool finishes = r < ROWS;
+    float total = finishes && first == 0 && a.bias ? a.bias[tile + at] : 0, *x = a.x + r * a.n + tile + at;
     pair.ready();
     wait_for_input();
     let_next_start();
-    row.take(a.attn + first * W::STEP, k);
-    if (finishes && first == 0) total += a.x[feature];
-    if (k) row.template spread<W, PARTS>(k, columns);
+#pragma unroll
+    for (int i = 0; i < ROWS; i++) row[i].take(a.attn + i * a.k + first * W::STEP, k);
+    if (finishes && first == 0) total += *x;
+#pragma unroll
+    for (int i = 0; i < ROWS; i++)
+        if (k) row[i].template spread<W, PARTS>(k, columns + i * PARTS * column_bytes<W>(k));
     __syncthreads();
 
     float sum[1][4] = {{0, 0, 0, 0}};
-    const char *x = lane_column<W>(columns, k, PARTS) - first * W::COLUMN_STEP;
-    product.run(sum, x, first + warp, ADD_WARPS, end);
+    product.run(sum, lane_column<W>(columns, k, ROWS * PARTS), first + warp, end, first);
     partial[warp].template put<W>(sum[0]);
     __syncthreads();
     if (threadIdx.x >= WARP) return;
-    if (finishes) total += total_of<PARTS, ADD_WARPS>(partial, (int)threadIdx.x, 0);
-    if (pair.join(total) && finishes) a.x[feature] = total;
+    if (finishes) total += total_of<PARTS, ADD_WARPS>(partial, (int)at, (int)r);
+    if (pair.join(total) && finishes) *x = total;
 }
 #endif
 
-#define ADD(name, weights, depth)                                                                   \
+#define ADD(name, weights, rows, depth)                                                             \
     extern "C" __global__ void __launch_bounds__(ADD_THREADS, 3)                                    \
         name(const __grid_constant__ attn_out_add_args a)                                           \
     {                                                                                               \
-        FROM_SM_90(add_projection<weights, depth>(a));                                              \
+        FROM_SM_90(add_projection<weights, rows, depth>(a));                                        \
     }
 
-ADD(attn_out_add_bf16, bf16_weights, 4)
-ADD(attn_out_add_q8_0, q8_0_weights, 2)
+ADD(attn_out_add_bf16, bf16_weights, 1, 4)
+ADD(attn_out_add_q8_0, q8_0_weights, 1, 2)
+ADD(attn_out_add_bf16_two, bf16_weights, 2, 4)
+ADD(attn_out_add_q8_0_two, q8_0_weights, 2, 2)
 
 /* ---- norm, router and choice ---- */
 

@@ -16,13 +16,13 @@ enum {
     ATTN_OUT_SLOTS_MAX = 256, /* choices of all rows */
 };
 
-/* The projection of one row into the residual stream: x += attn w^T + bias. */
+/* The projection of one row or two into the residual stream: x += attn w^T + bias. */
 struct attn_out_add_args {
     int64_t n, k;      /* n: a multiple of 16 */
-    const float *attn; /* [k] */
+    const float *attn; /* [rows][k] */
     const void *w, *scales;
     const float *bias; /* [n] or NULL */
-    float *x;          /* [n], in place */
+    float *x;          /* [rows][n], in place */
 };
 SOL_STATIC_ASSERT(sizeof(struct attn_out_add_args) == 56, "host and device agree");
 

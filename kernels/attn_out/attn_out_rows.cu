@@ -1,43 +1,67 @@
-/* The output projection into the residual stream, for 2 to 32 rows. */
+/* The output projection into the residual stream, for 2 to 32 rows. A pair of blocks owns T tiles of
+ * features, each of them half of the columns; the second block's sums go to the first. */
 #include "attn_out/attn_out_rows_args.h"
+#include "barriers.cuh"
 #include "gemm/stream_rows.cuh"
 
-template <class W, int T, int N, int P, int WD, int XD>
+#if __CUDA_ARCH__ >= 900
+#define FROM_SM_90(...) __VA_ARGS__
+
+template <class W, int T, int N, int WD, int XD>
 __device__ inline void add_product(const stream_added_args &a)
 {
+    enum { EACH = T * FEATURES, ROWS_AT_ONCE = STREAM_THREADS / EACH };
     extern __shared__ __align__(16) char shared[];
+    __shared__ float other[N * COLUMNS][EACH];
+    __shared__ uint64_t there;
     stream_partial<T, N> &partial = *(stream_partial<T, N> *)shared;
-    stream_rows<W, T, N, P, WD, XD, false> product;
-    uint32_t n = (uint32_t)a.n, m = (uint32_t)a.m, first = blockIdx.x * T * FEATURES;
+    stream_rows<W, T, N, WD, XD, false> product;
+    uint32_t n = (uint32_t)a.n, m = (uint32_t)a.m, rank = cluster_rank(), barrier = shared_address(&there);
+    uint32_t first = blockIdx.x / FEW_ROWS_PAIR * EACH, steps = step_count<W>(a.k), half = (steps + 1) / 2;
+    if (threadIdx.x == 0) {
+        barrier_init(barrier, 1);
+        barrier_init_done();
+    }
+    __syncwarp();
+    cluster_arrive();
 #pragma unroll
     for (int i = 0; i < T; i++) {
         uint32_t low = first + i * FEATURES + threadIdx.x % WARP / 4;
         product.weights[i].set(a.w, a.scales, a.k, min(low, n - 1), min(low + 8, n - 1));
     }
-    product.open_weights((uint32_t)a.k);
+    product.open_weights((uint32_t)a.k, rank * half, rank ? steps : half);
     /* What the block's first results begin with: the kernel before does not write it. */
-    enum { EACH = T * FEATURES };
-    uint32_t feature = first + threadIdx.x % EACH;
+    uint32_t at = threadIdx.x % EACH, feature = first + at, r = threadIdx.x / EACH;
     bool inside = feature < n;
     float bias = a.bias && inside ? a.bias[feature] : 0, start = 0;
-    if (inside && threadIdx.x / EACH < m)
-        start = a.out[(int64_t)(threadIdx.x / EACH) * n + feature];
+    if (inside && r < m) start = a.out[(int64_t)r * n + feature];
+    cluster_wait();
+    if (threadIdx.x == 0) barrier_expect(barrier, m * EACH * sizeof(float));
     wait_for_input();
     let_next_start();
     product.open_rows(a.x, nullptr, m);
     product.run(partial);
-    for (uint32_t r = threadIdx.x / EACH; inside && r < m; r += STREAM_THREADS / EACH) {
-        float *out = a.out + (int64_t)r * n + feature;
-        if (r >= STREAM_THREADS / EACH) start = *out;
-        *out = start + (partial.template total<P>(threadIdx.x % EACH, r) + bias);
+    if (!rank) barrier_wait_cluster(barrier, 0);
+    for (; r < m; r += ROWS_AT_ONCE) {
+        float sum = partial.total(at, r), *out = a.out + (int64_t)r * n + feature;
+        if (rank) {
+            put_at(&other[r][at], sum, barrier, 0);
+        } else if (inside) {
+            if (r >= ROWS_AT_ONCE) start = *out;
+            *out = start + (sum + other[r][at] + bias);
+        }
     }
 }
 
-#define KIND(name, type, rows, tiles, groups, parts, weights, activations, blocks)                 \
+#else
+#define FROM_SM_90(...) /* it needs clusters */
+#endif
+
+#define KIND(name, type, rows, tiles, groups, weights, activations, blocks)                        \
     extern "C" __global__ void __launch_bounds__(STREAM_THREADS, blocks)                           \
         name(const __grid_constant__ stream_added_args a)                                          \
     {                                                                                              \
-        add_product<type, tiles, groups, parts, weights, activations>(a);                          \
+        FROM_SM_90(add_product<type, tiles, groups, weights, activations>(a));                     \
     }
 
 ATTN_OUT_ROWS_BF16(KIND)

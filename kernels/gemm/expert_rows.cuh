@@ -142,7 +142,7 @@ __device__ inline void expert_rows(const expert_rows_args &a)
 #pragma unroll
         for (int n = 0; n < TILES; n++)
             x[n] = columns + (n * COLUMNS + g) % used * column_bytes<W>(a.k) +
-                   threadIdx.x % 4 * W::COLUMN_LANE;
+                   W::lane_at(threadIdx.x % 4, warp);
         /* Who finishes the tile, and where the next one is. */
         uint32_t feature = first * FEATURES + at;
         bool finishes = r < piece.count && feature < a.n, more = item + 1 < end;
@@ -150,6 +150,10 @@ __device__ inline void expert_rows(const expert_rows_args &a)
         fresh = first + 1 == tiles;
         if (fresh && more) next.find(offsets, a, item / tiles + 1, ROWS);
         if (more) tile.point(a, next.expert * tiles + (fresh ? 0 : first + 1));
+        float start[M];
+#pragma unroll
+        for (int i = 0; i < M; i++)
+            start[i] = finishes && a.bias[i] ? a.bias[i][piece.expert * a.n + feature] : 0;
 
         float sum[M][TILES][4] = {};
 #pragma unroll
@@ -169,10 +173,6 @@ __device__ inline void expert_rows(const expert_rows_args &a)
         for (int i = 0; i < M; i++)
 #pragma unroll
             for (int n = 0; n < TILES; n++) partial[i].put(warp, n, sum[i][n]);
-        float start[M];
-#pragma unroll
-        for (int i = 0; i < M; i++)
-            start[i] = finishes && a.bias[i] ? a.bias[i][piece.expert * a.n + feature] : 0;
         __syncthreads();
         if (finishes) {
             float y = partial[0].template total<P>(at, r) + start[0];

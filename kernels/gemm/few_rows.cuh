@@ -23,7 +23,7 @@ enum { FEATURES = FEW_ROWS_FEATURES, COLUMNS = 8 };
  * lane's share of two products. */
 struct bf16_weights {
     static constexpr float ENLARGE = 1, RESTORE = 1;
-    enum { STEP = FEW_ROWS_STEP_ROWS, COLUMN_STEP = 2 * STEP, COLUMN_LANE = 16, COLUMN_PAD = FEW_ROWS_PAD_ROWS };
+    enum { STEP = FEW_ROWS_STEP_ROWS, COLUMN_STEP = 2 * STEP, COLUMN_PAD = FEW_ROWS_PAD_ROWS };
     struct window {
         uint4 low, high;
     };
@@ -56,15 +56,20 @@ struct bf16_weights {
         mma_bf16(sum, a0, b0);
         mma_bf16(sum, a1, b1);
     }
-    /* Where word n of the 8 values of chunk c belongs in a column. */
-    __device__ static uint32_t word_at(uint32_t c, uint32_t n) { return c * 16 + n * 4; }
+    /* The share of lane t in a step of a column; */
+    __device__ static uint32_t lane_at(uint32_t t, uint32_t) { return t * 16; }
+    /* puts the 8 values of chunk c there. */
+    __device__ static void put(char *column, uint32_t c, const uint32_t words[4])
+    {
+        *(uint4 *)(column + c * 16) = {words[0], words[1], words[2], words[3]};
+    }
 };
 
 /* Tiles of MXFP4. The operand is 2^-126 times the value, and the scale comes in after the product of a
  * block; activations are enlarged so that nothing gets too small on the way. From 2^64 on they overflow. */
 struct mxfp4_weights {
     static constexpr float ENLARGE = 0x1p64f, RESTORE = 0x1p62f;
-    enum { STEP = FEW_ROWS_STEP_TILES, COLUMN_STEP = 2 * STEP, COLUMN_LANE = 32, COLUMN_PAD = FEW_ROWS_PAD_TILES };
+    enum { STEP = FEW_ROWS_STEP_TILES, COLUMN_STEP = 2 * STEP, COLUMN_PAD = FEW_ROWS_PAD_TILES };
     struct window {
         uint4 codes;
         uint32_t scales; /* rows g and g + 8, two blocks each */
@@ -115,9 +120,20 @@ struct mxfp4_weights {
         multiply_block<0>(sum, w.codes.x, w.codes.z, w.scales, f.x);
         multiply_block<1>(sum, w.codes.y, w.codes.w, w.scales, f.y);
     }
-    __device__ static uint32_t word_at(uint32_t c, uint32_t n)
+    /* A lane has a word of each of the step's 8 chunks. Lanes change places from step to step, which come
+     * round every 4, so that the words of 32 chunks lie in different banks. */
+    __device__ static uint32_t lane_at(uint32_t t, uint32_t step) { return (t ^ step % 4) * 32; }
+    __device__ static void put(char *column, uint32_t c, const uint32_t words[4])
     {
-        return c / 8 * 128 + n * 32 + c % 8 * 4;
+#pragma unroll
+        for (uint32_t n = 0; n < 4; n++)
+            *(uint32_t *)(column + c / 8 * COLUMN_STEP + lane_at(n, c / 8) + c % 8 * 4) = words[n];
+    }
+    /* Value number k alone. */
+    __device__ static void put_value(char *column, uint32_t k, uint32_t bits)
+    {
+        char *step = column + k / STEP * COLUMN_STEP + lane_at(k % 8 / 2, k / STEP);
+        *(uint16_t *)(step + k % STEP / 8 * 4 + k % 2 * 2) = (uint16_t)bits;
     }
 };
 
@@ -126,7 +142,7 @@ struct mxfp4_weights {
  * of MXFP4. */
 struct q8_0_weights {
     static constexpr float ENLARGE = 1, RESTORE = 0x1p7f;
-    enum { STEP = FEW_ROWS_STEP_TILES, COLUMN_STEP = 2 * STEP, COLUMN_LANE = 32, COLUMN_PAD = FEW_ROWS_PAD_TILES };
+    enum { STEP = FEW_ROWS_STEP_TILES, COLUMN_STEP = 2 * STEP, COLUMN_PAD = FEW_ROWS_PAD_TILES };
     struct window {
         uint4 low, high;
         uint32_t low_scales, high_scales; /* two blocks each */
@@ -182,7 +198,11 @@ struct q8_0_weights {
         multiply_block(sum, low + 2, high + 2, f16_to_f32((uint16_t)(w.low_scales >> 16)),
                        f16_to_f32((uint16_t)(w.high_scales >> 16)), f.y);
     }
-    __device__ static uint32_t word_at(uint32_t c, uint32_t n) { return mxfp4_weights::word_at(c, n); }
+    __device__ static uint32_t lane_at(uint32_t t, uint32_t step) { return mxfp4_weights::lane_at(t, step); }
+    __device__ static void put(char *column, uint32_t c, const uint32_t words[4])
+    {
+        mxfp4_weights::put(column, c, words);
+    }
 };
 
 /* ---- activations: columns of bf16 parts in shared memory ---- */
@@ -197,8 +217,16 @@ template <class W> __device__ inline uint32_t column_bytes(uint32_t k)
     return FEW_ROWS_COLUMN_BYTES(k, W::STEP, W::COLUMN_PAD);
 }
 
-/* 8 values as P parts, into P columns from `to` on. All parts but the last are cut, not rounded: nothing
+/* The first part of x as a bf16, and what is left. All parts but the last are cut, not rounded: nothing
  * overflows, and what is left is exact. */
+template <bool LAST> __device__ inline uint32_t take_part(float &x)
+{
+    uint32_t bits = LAST ? f32_to_bf16(x) : __float_as_uint(x) >> 16;
+    x -= __uint_as_float(bits << 16);
+    return bits;
+}
+
+/* 8 values as P parts, into P columns from `to` on. */
 template <class W, int P>
 __device__ inline void put_chunk(char *to, uint32_t bytes, uint32_t c, float x[8])
 {
@@ -206,16 +234,24 @@ __device__ inline void put_chunk(char *to, uint32_t bytes, uint32_t c, float x[8
         for (int n = 0; n < 8; n++) x[n] *= W::ENLARGE;
 #pragma unroll
     for (int p = 0; p < P; p++) {
-        uint32_t bits[8];
+        uint32_t bits[8], words[4];
 #pragma unroll
-        for (int n = 0; n < 8; n++) {
-            bits[n] = p == P - 1 ? f32_to_bf16(x[n]) : __float_as_uint(x[n]) >> 16;
-            x[n] -= __uint_as_float(bits[n] << 16);
-        }
+        for (int n = 0; n < 8; n++)
+            bits[n] = p == P - 1 ? take_part<true>(x[n]) : take_part<false>(x[n]);
 #pragma unroll
-        for (int n = 0; n < 4; n++)
-            *(uint32_t *)(to + p * bytes + W::word_at(c, n)) = bits[2 * n] | bits[2 * n + 1] << 16;
+        for (int n = 0; n < 4; n++) words[n] = bits[2 * n] | bits[2 * n + 1] << 16;
+        W::put(to + p * bytes, c, words);
     }
+}
+
+/* Value number k as P parts likewise. */
+template <class W, int P>
+__device__ inline void put_value(char *to, uint32_t bytes, uint32_t k, float x)
+{
+    x *= W::ENLARGE;
+#pragma unroll
+    for (int p = 0; p < P; p++)
+        W::put_value(to + p * bytes, k, p == P - 1 ? take_part<true>(x) : take_part<false>(x));
 }
 
 /* Chunk c of a row; zeros where there is none. */
@@ -334,20 +370,19 @@ __device__ inline void ask_near(const float *row, int64_t n)
 template <class W>
 __device__ inline const char *lane_column(const char *columns, uint32_t k, int used)
 {
-    int lane = threadIdx.x % WARP, g = lane / 4, t = lane % 4;
-    return columns + g % used * column_bytes<W>(k) + t * W::COLUMN_LANE;
+    return columns + threadIdx.x % WARP / 4 % used * column_bytes<W>(k);
 }
 
-/* Steps `from`, from + stride ... of T tiles of features that share their activations. DEPTH steps are
- * on their way: `open` before the first product, also before the activations are there. */
-template <class W, int T, int DEPTH> struct dot {
+/* Steps `from`, from + STRIDE ... of T tiles of features that share their activations. DEPTH steps are on
+ * their way: `open` before the first product, also before the activations are there. */
+template <class W, int T, int STRIDE, int DEPTH> struct dot {
     W weights[T];
     typename W::window next[T][DEPTH];
 
-    __device__ void open(uint32_t from, uint32_t stride, uint32_t end)
+    __device__ void open(uint32_t from, uint32_t end)
     {
 #pragma unroll
-        for (int d = 0; d < DEPTH; d++) fetch(d, from + d * stride, end);
+        for (int d = 0; d < DEPTH; d++) fetch(d, from + d * STRIDE, end);
     }
     __device__ void fetch(int d, uint32_t step, uint32_t end)
     {
@@ -355,17 +390,30 @@ template <class W, int T, int DEPTH> struct dot {
         for (int i = 0; i < T; i++)
             if (step < end) weights[i].fetch(next[i][d], step);
     }
-    __device__ void run(float sum[T][4], const char *x, uint32_t from, uint32_t stride, uint32_t end)
+    /* x: this lane's column, whose first step is number `origin`. AHEAD: how many steps before a product
+     * activations are read; 0 from shared memory. It divides DEPTH. */
+    template <int AHEAD = 0>
+    __device__ void run(float sum[T][4], const char *x, uint32_t from, uint32_t end, uint32_t origin = 0)
     {
-        for (uint32_t s = from; s < end; s += DEPTH * stride)
+        enum { HELD = AHEAD ? AHEAD : 1 };
+        uint32_t t = threadIdx.x % 4, lane = W::lane_at(t, from - origin);
+        auto read = [&](uint32_t step) {
+            uint32_t at = STRIDE % 4 ? W::lane_at(t, step - origin) : lane;
+            return W::columns_at(x + (step - origin) * W::COLUMN_STEP + at);
+        };
+        typename W::fragment f[HELD];
+#pragma unroll
+        for (int d = 0; d < AHEAD; d++) f[d] = read(min(from + d * STRIDE, end - 1));
+        for (uint32_t s = from; s < end; s += DEPTH * STRIDE)
 #pragma unroll
             for (int d = 0; d < DEPTH; d++) {
-                uint32_t step = s + d * stride;
+                uint32_t step = s + d * STRIDE;
                 if (step >= end) break;
-                typename W::fragment f = W::columns_at(x + step * W::COLUMN_STEP);
+                if (!AHEAD) f[0] = read(step);
 #pragma unroll
-                for (int i = 0; i < T; i++) W::multiply(sum[i], next[i][d], f);
-                fetch(d, step + DEPTH * stride, end);
+                for (int i = 0; i < T; i++) W::multiply(sum[i], next[i][d], f[d % HELD]);
+                fetch(d, step + DEPTH * STRIDE, end);
+                if (AHEAD) f[d % HELD] = read(min(step + AHEAD * STRIDE, end - 1));
             }
     }
 };
@@ -398,9 +446,9 @@ __device__ inline float total_of(const partial_tile *warps, int feature, int r)
 
 /* ---- pairs of blocks ---- */
 
-/* Two blocks of a cluster that share 16 features, or a block of its own. All threads call begin and, some
- * time later, ready. */
-template <bool PAIR> struct pair_sum {
+/* Two blocks of a cluster that share COUNT numbers, at most a warp's, or a block of its own. All threads
+ * call begin and, some time later, ready. */
+template <bool PAIR, int COUNT = FEATURES> struct pair_sum {
     __device__ static uint32_t rank() { return 0; }
     __device__ static void begin() {}
     __device__ static void ready() {}
@@ -408,13 +456,13 @@ template <bool PAIR> struct pair_sum {
 };
 
 #if __CUDA_ARCH__ >= 900
-template <> struct pair_sum<true> {
+template <int COUNT> struct pair_sum<true, COUNT> {
     float *other;
     uint32_t barrier;
 
     __device__ pair_sum()
     {
-        __shared__ float numbers[FEATURES];
+        __shared__ float numbers[COUNT];
         __shared__ uint64_t there;
         other = numbers;
         barrier = shared_address(&there);
@@ -432,15 +480,15 @@ template <> struct pair_sum<true> {
     __device__ void ready() const
     {
         cluster_wait();
-        if (threadIdx.x == 0) barrier_expect(barrier, FEATURES * sizeof(float));
+        if (threadIdx.x == 0) barrier_expect(barrier, COUNT * sizeof(float));
     }
-    /* By the first warp: in the first block, true and the sum of both blocks' numbers, feature by lane. */
+    /* By the first warp: in the first block, true and the sum of both blocks' numbers, one a lane. */
     __device__ bool join(float &total) const
     {
-        if (threadIdx.x < FEATURES && rank()) put_at(other + threadIdx.x, total, barrier, 0);
+        if (threadIdx.x < COUNT && rank()) put_at(other + threadIdx.x, total, barrier, 0);
         if (rank()) return false;
         barrier_wait_cluster(barrier, 0);
-        if (threadIdx.x < FEATURES) total += other[threadIdx.x];
+        if (threadIdx.x < COUNT) total += other[threadIdx.x];
         return true;
     }
 };

@@ -51,7 +51,7 @@ __device__ inline void gemv(const gemm_kernel_args &a)
     __shared__ partial_tile partial[WARPS];
     __shared__ float scratch[WARP];
     held_row<NORMED_CHUNKS, THREADS> row;
-    dot<W, 1, DEPTH> product;
+    dot<W, 1, WARPS, DEPTH> product;
     uint32_t warp = threadIdx.x / WARP, steps = step_count<W>(a.k);
     int64_t first = (int64_t)blockIdx.x * FEATURES, stride = (int64_t)gridDim.x * FEATURES;
 
@@ -59,7 +59,7 @@ __device__ inline void gemv(const gemm_kernel_args &a)
     bool early = !a.group_offsets;
     if (early) {
         point(product.weights[0], a, 0, first);
-        product.open(warp, WARPS, steps);
+        product.open(warp, steps);
     }
     if (FORM == NORMED) ask_near(a.gain, a.k);
     wait_for_input();
@@ -68,7 +68,7 @@ __device__ inline void gemv(const gemm_kernel_args &a)
     if (tile.count == 0) return;
     if (!early) {
         point(product.weights[0], a, tile.group, first);
-        product.open(warp, WARPS, steps);
+        product.open(warp, steps);
     }
     if (FORM == NORMED) {
         const float *from = a.a + (a.a_rows ? a.a_rows[0] : 0) * a.k;
@@ -88,10 +88,10 @@ __device__ inline void gemv(const gemm_kernel_args &a)
         bool finishes = r < tile.count && feature < a.n;
         float *c = a.c + (tile.first + r) * a.n + feature;
         float start = finishes && a.bias ? a.bias[tile.group * a.n + feature] : 0;
-        product.run(sum, x, warp, WARPS, steps);
+        product.run(sum, x, warp, steps);
         if (first + stride < a.n) {
             point(product.weights[0], a, tile.group, first + stride);
-            product.open(warp, WARPS, steps);
+            product.open(warp, steps);
         }
         partial[warp].template put<W>(sum[0]);
         __syncthreads();

@@ -1,10 +1,10 @@
-/* Products of 2 to 32 rows with dense weights, in float32 or bf16, straight from memory.
+/* Products of 2 to 32 rows with dense weights, activations rounded to bf16, straight from memory.
  *
- * A warp multiplies T tiles of 16 features with 8 * N columns; warps share the steps along k. An
+ * A warp multiplies T tiles of 16 features with 8 * N rows; warps share the steps along k. An
  * activation is needed once by a block, so nothing is staged: lanes read their share of a row as
- * float32, with weights and activations of the next steps on their way, and round it (P = 1) or
- * keep one of its three parts (P = 3, exact). A norm costs no pass of its own: the gain joins the
- * activations, squares are summed beside the products, and the scale comes in last. */
+ * float32, with weights and activations of the next steps on their way, and round it. A norm costs
+ * no pass of its own: the gain joins the activations, squares are summed beside the products, and
+ * the scale comes in last. */
 #ifndef KERNELS_GEMM_STREAM_ROWS_CUH
 #define KERNELS_GEMM_STREAM_ROWS_CUH
 
@@ -37,20 +37,6 @@ __device__ inline void take_values(lane_values<W> &to, const float *row, uint32_
     }
 }
 
-/* Two values as the bf16 that this lane's column holds of them. */
-template <int P> __device__ inline uint32_t part_of(float low, float high)
-{
-    if (P == 1) return f32_to_bf16x2(low, high);
-    int part = threadIdx.x % WARP / 4 % P;
-    const uint32_t kept = 0xffff0000;
-    float low1 = low - __uint_as_float(__float_as_uint(low) & kept);
-    float high1 = high - __uint_as_float(__float_as_uint(high) & kept);
-    float low2 = low1 - __uint_as_float(__float_as_uint(low1) & kept);
-    float high2 = high1 - __uint_as_float(__float_as_uint(high1) & kept);
-    uint32_t a = __float_as_uint(part ? low1 : low), b = __float_as_uint(part ? high1 : high);
-    return part == 2 ? f32_to_bf16x2(low2, high2) : __byte_perm(a, b, 0x7632);
-}
-
 __device__ inline void set_words(bf16_weights::fragment &f, const uint32_t *words)
 {
     f.x = {words[0], words[1], words[2], words[3]};
@@ -67,41 +53,37 @@ template <int T, int N> struct stream_partial {
     float at[STREAM_WARPS][T * FEATURES][N * COLUMNS + 1];
     float squares[STREAM_WARPS][N * COLUMNS];
 
-    /* Row r of P parts: the small parts first. */
-    template <int P> __device__ float total(uint32_t feature, uint32_t r) const
+    __device__ float total(uint32_t feature, uint32_t r) const
     {
         float sum = 0;
 #pragma unroll
-        for (int p = P - 1; p >= 0; p--)
-#pragma unroll
-            for (int w = 0; w < STREAM_WARPS; w++) sum += at[w][feature][r * P + p];
+        for (int w = 0; w < STREAM_WARPS; w++) sum += at[w][feature][r];
         return sum;
     }
-    template <int P>
     __device__ float scale(const float *row, uint32_t r, uint32_t k, float eps) const
     {
         float sum = 0;
 #pragma unroll
-        for (int w = 0; w < STREAM_WARPS; w++) sum += squares[w][r * P];
+        for (int w = 0; w < STREAM_WARPS; w++) sum += squares[w][r];
         if (isinf(sum)) return held_row<1, WARP>::wide_scale(row, k, eps);
         return 1 / sqrtf(sum / (float)k + eps);
     }
 };
 
 /* WD steps of weights on their way, XD of activations; XD divides WD. */
-template <class W, int T, int N, int P, int WD, int XD, bool NORMED> struct stream_rows {
+template <class W, int T, int N, int WD, int XD, bool NORMED> struct stream_rows {
     W weights[T];
     typename W::window held[T][WD];
     lane_values<W> values[N][XD], gains[NORMED ? XD : 1];
     const float *rows[N], *gain;
-    uint32_t k, steps, warp;
+    uint32_t k, from, end; /* steps of this warp */
 
-    /* Weights may be asked for before the activations are there. */
-    __device__ void open_weights(uint32_t columns)
+    /* Of the block: steps [first, last). Weights may be asked for before the activations are there. */
+    __device__ void open_weights(uint32_t columns, uint32_t first, uint32_t last)
     {
-        k = columns, steps = step_count<W>(columns), warp = threadIdx.x / WARP;
+        k = columns, from = first + threadIdx.x / WARP, end = last;
 #pragma unroll
-        for (int d = 0; d < WD; d++) fetch_weights(d, warp + d * STREAM_WARPS);
+        for (int d = 0; d < WD; d++) fetch_weights(d, from + d * STREAM_WARPS);
     }
     /* x: m rows. Lanes whose column is beyond them take the last one again: nobody reads their
      * sums. */
@@ -110,19 +92,19 @@ template <class W, int T, int N, int P, int WD, int XD, bool NORMED> struct stre
         gain = norm;
 #pragma unroll
         for (int n = 0; n < N; n++)
-            rows[n] = x + (int64_t)min((n * COLUMNS + threadIdx.x % WARP / 4) / P, m - 1) * k;
+            rows[n] = x + (int64_t)min(n * COLUMNS + threadIdx.x % WARP / 4, m - 1) * k;
 #pragma unroll
-        for (int d = 0; d < XD; d++) fetch_rows(d, warp + d * STREAM_WARPS);
+        for (int d = 0; d < XD; d++) fetch_rows(d, from + d * STREAM_WARPS);
     }
     __device__ void fetch_weights(int d, uint32_t step)
     {
 #pragma unroll
         for (int i = 0; i < T; i++)
-            if (step < steps) weights[i].fetch(held[i][d], step);
+            if (step < end) weights[i].fetch(held[i][d], step);
     }
     __device__ void fetch_rows(int d, uint32_t step)
     {
-        if (step >= steps) return;
+        if (step >= end) return;
         if (NORMED) take_values(gains[d], gain, k, step);
 #pragma unroll
         for (int n = 0; n < N; n++) take_values(values[n][d], rows[n], k, step);
@@ -139,7 +121,7 @@ template <class W, int T, int N, int P, int WD, int XD, bool NORMED> struct stre
             if (NORMED) x[i] *= gains[d].x[i];
         }
 #pragma unroll
-        for (int i = 0; i < COUNT; i += 2) words[i / 2] = part_of<P>(x[i], x[i + 1]);
+        for (int i = 0; i < COUNT; i += 2) words[i / 2] = f32_to_bf16x2(x[i], x[i + 1]);
         typename W::fragment f;
         set_words(f, words);
         return f;
@@ -148,11 +130,11 @@ template <class W, int T, int N, int P, int WD, int XD, bool NORMED> struct stre
     __device__ void run(stream_partial<T, N> &partial)
     {
         float sum[T][N][4] = {}, squares[N] = {};
-        for (uint32_t s = warp; s < steps; s += WD * STREAM_WARPS)
+        for (uint32_t s = from; s < end; s += WD * STREAM_WARPS)
 #pragma unroll
             for (int d = 0; d < WD; d++) {
                 uint32_t step = s + d * STREAM_WARPS;
-                if (step >= steps) break;
+                if (step >= end) break;
                 typename W::fragment f[N];
 #pragma unroll
                 for (int n = 0; n < N; n++) f[n] = columns_of(n, d % XD, squares[n]);
@@ -163,7 +145,7 @@ template <class W, int T, int N, int P, int WD, int XD, bool NORMED> struct stre
                     for (int n = 0; n < N; n++) W::multiply(sum[i][n], held[i][d], f[n]);
                 fetch_weights(d, step + WD * STREAM_WARPS);
             }
-        uint32_t lane = threadIdx.x % WARP, g = lane / 4, t = lane % 4;
+        uint32_t warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, g = lane / 4, t = lane % 4;
 #pragma unroll
         for (int n = 0; n < N; n++) {
 #pragma unroll

@@ -1,4 +1,4 @@
-// spills: moe_up_bf16_16 120
+// spills: moe_up_bf16_16 76
 /* Gate and up projections of few rows' experts, and swiglu. */
 #include "gemm/expert_rows.cuh"
 

@@ -13,14 +13,14 @@ struct kind {
     int rows, tiles;
     unsigned shared;
 };
-/* By weights: an exact one, then the choices of rounded ones by how many rows they hold. */
-enum { EXACT, ROUNDED, KINDS = 4, CHOICES = KINDS - ROUNDED };
+/* By weights, the choices by how many rows they hold. */
+enum { CHOICES = 3 };
 static const char *const rows_names[CHOICES] = {"8_rows", "16_rows", "32_rows"};
-#define KIND(name, type, rows, tiles, groups, parts, weights, activations, blocks)                 \
+#define KIND(name, type, rows, tiles, groups, weights, activations, blocks)                        \
     {#name, rows, tiles, STREAM_SHARED(tiles, groups)},
-static const struct kind in_kinds[DTYPE_COUNT][KINDS] = {
+static const struct kind in_kinds[DTYPE_COUNT][CHOICES] = {
     [DTYPE_BF16] = {ATTN_IN_ROWS_BF16(KIND)}, [DTYPE_Q8_0] = {ATTN_IN_ROWS_Q8_0(KIND)}};
-static const struct kind out_kinds[DTYPE_COUNT][KINDS] = {
+static const struct kind out_kinds[DTYPE_COUNT][CHOICES] = {
     [DTYPE_BF16] = {ATTN_OUT_ROWS_BF16(KIND)}, [DTYPE_Q8_0] = {ATTN_OUT_ROWS_Q8_0(KIND)}};
 #undef KIND
 
@@ -29,10 +29,10 @@ static unsigned blocks_of(int64_t tiles, const struct kind *kind)
     return (unsigned)((tiles + kind->tiles - 1) / kind->tiles);
 }
 
-static bool few(int64_t m, int64_t most, char why[OP_REASON_MAX])
+static bool few(int64_t m, char why[OP_REASON_MAX])
 {
-    if (m <= most) return true;
-    snprintf(why, OP_REASON_MAX, "%lld rows; it is for up to %lld", (long long)m, (long long)most);
+    if (m <= STREAM_ROWS_MAX) return true;
+    snprintf(why, OP_REASON_MAX, "%lld rows; it is for up to %d", (long long)m, STREAM_ROWS_MAX);
     return false;
 }
 
@@ -73,32 +73,18 @@ static void run_in(const struct op_context *context, const struct attn_in_args *
             &k);
 }
 
-static bool can_run_in_exact(const void *args, const struct op_device *device,
-                             char why[OP_REASON_MAX])
-{
-    const struct attn_in_args *a = args;
-    (void)device;
-    return few(a->m, EXACT_ROWS, why) && attn_in_reads(a, why);
-}
-
-static void run_in_exact(const struct op_context *context, const void *args)
-{
-    const struct attn_in_args *a = args;
-    run_in(context, a, &in_kinds[a->wq.dtype][EXACT]);
-}
-
 static bool can_run_in(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
 {
     const struct attn_in_args *a = args;
     (void)device;
-    return few(a->m, STREAM_ROWS_MAX, why) && attn_in_reads(a, why);
+    return few(a->m, why) && attn_in_reads(a, why);
 }
 
 static bool serves_in(const void *args, const struct op_device *device, int choice)
 {
     const struct attn_in_args *a = args;
     (void)device;
-    return a->m <= in_kinds[a->wq.dtype][ROUNDED + choice].rows;
+    return a->m <= in_kinds[a->wq.dtype][choice].rows;
 }
 
 static const struct op_choices in_choices = {rows_names, CHOICES, serves_in, NULL};
@@ -106,19 +92,8 @@ static const struct op_choices in_choices = {rows_names, CHOICES, serves_in, NUL
 static void run_in_rounded(const struct op_context *context, const void *args)
 {
     const struct attn_in_args *a = args;
-    run_in(context, a, &in_kinds[a->wq.dtype][ROUNDED + context->choice]);
+    run_in(context, a, &in_kinds[a->wq.dtype][context->choice]);
 }
-
-const struct op_variant attn_in_two_cuda = {
-    .name = "attn_in_two_cuda",
-    .summary = "two rows, in three parts: norm, products, rotation and the cache in one kernel",
-    .target = TARGET_CUDA,
-    .arch = {.major = 8},
-    .can_run = can_run_in_exact,
-    .suits = suits_in,
-    .run = run_in_exact,
-    .images = {"attn_in/attn_in_rows.cu"},
-};
 
 const struct op_variant attn_in_rows_cuda = {
     .name = "attn_in_rows_cuda",
@@ -135,11 +110,7 @@ const struct op_variant attn_in_rows_cuda = {
 
 /* ---- attn_out ---- */
 
-static bool add_fits(const struct attn_out_args *a, int64_t most, char why[OP_REASON_MAX])
-{
-    return few(a->m, most, why) && few_rows_dense(&a->wo, why) && attn_out_adds(a, why);
-}
-
+/* A pair of blocks shares its tiles. */
 static void run_add(const struct op_context *context, const struct attn_out_args *a,
                     const struct kind *kind)
 {
@@ -156,42 +127,20 @@ static void run_add(const struct op_context *context, const struct attn_out_args
     int64_t tiles = (a->hidden + FEW_ROWS_FEATURES - 1) / FEW_ROWS_FEATURES;
     gpu_put(context->stream, "attn_out/attn_out_rows.cu", kind->name,
             &(struct gpu_launch){
-                .grid = {blocks_of(tiles, kind)},
+                .grid = {FEW_ROWS_PAIR * blocks_of(tiles, kind)},
                 .block = {STREAM_THREADS},
+                .cluster = FEW_ROWS_PAIR,
                 .shared_bytes = kind->shared,
                 .overlaps = true,
             },
             &k);
 }
 
-static bool can_add_exact(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
-{
-    (void)device;
-    return add_fits(args, EXACT_ROWS, why);
-}
-
-static bool can_run_out_exact(const void *args, const struct op_device *device,
-                              char why[OP_REASON_MAX])
-{
-    return can_add_exact(args, device, why) && attn_out_routes(args, why);
-}
-
-static void run_add_exact(const struct op_context *context, const void *args)
-{
-    const struct attn_out_args *a = args;
-    run_add(context, a, &out_kinds[a->wo.dtype][EXACT]);
-}
-
-static void run_out_exact(const struct op_context *context, const void *args)
-{
-    run_add_exact(context, args);
-    attn_out_route(context, args);
-}
-
 static bool can_add(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
 {
+    const struct attn_out_args *a = args;
     (void)device;
-    return add_fits(args, STREAM_ROWS_MAX, why);
+    return few(a->m, why) && few_rows_dense(&a->wo, why) && attn_out_adds(a, why);
 }
 
 static bool can_run_out(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
@@ -203,7 +152,7 @@ static bool serves_out(const void *args, const struct op_device *device, int cho
 {
     const struct attn_out_args *a = args;
     (void)device;
-    return a->m <= out_kinds[a->wo.dtype][ROUNDED + choice].rows;
+    return a->m <= out_kinds[a->wo.dtype][choice].rows;
 }
 
 static const struct op_choices out_choices = {rows_names, CHOICES, serves_out, NULL};
@@ -211,7 +160,7 @@ static const struct op_choices out_choices = {rows_names, CHOICES, serves_out, N
 static void run_add_rounded(const struct op_context *context, const void *args)
 {
     const struct attn_out_args *a = args;
-    run_add(context, a, &out_kinds[a->wo.dtype][ROUNDED + context->choice]);
+    run_add(context, a, &out_kinds[a->wo.dtype][context->choice]);
 }
 
 static void run_out_rounded(const struct op_context *context, const void *args)
@@ -219,17 +168,6 @@ static void run_out_rounded(const struct op_context *context, const void *args)
     run_add_rounded(context, args);
     attn_out_route(context, args);
 }
-
-const struct op_variant attn_out_two_cuda = {
-    .name = "attn_out_two_cuda",
-    .summary = "two rows: projection with residual in three parts, then a cluster a row routes",
-    .target = TARGET_CUDA,
-    .arch = {.major = 9},
-    .can_run = can_run_out_exact,
-    .suits = suits_out,
-    .run = run_out_exact,
-    .images = {"attn_out/attn_out_rows.cu", "attn_out/attn_out.cu"},
-};
 
 const struct op_variant attn_out_rows_cuda = {
     .name = "attn_out_rows_cuda",
@@ -246,23 +184,12 @@ const struct op_variant attn_out_rows_cuda = {
 
 /* ---- attn_add: the same without what routes ---- */
 
-const struct op_variant attn_add_two_cuda = {
-    .name = "attn_add_two_cuda",
-    .summary = "two rows: projection with residual in three parts",
-    .target = TARGET_CUDA,
-    .arch = {.major = 8},
-    .can_run = can_add_exact,
-    .suits = suits_out,
-    .run = run_add_exact,
-    .images = {"attn_out/attn_out_rows.cu"},
-};
-
 const struct op_variant attn_add_rows_cuda = {
     .name = "attn_add_rows_cuda",
-    .summary = "up to 32 rows: projection with residual",
+    .summary = "up to 32 rows: projection with residual by pairs of blocks",
     .numerics = NUMERICS_BF16,
     .target = TARGET_CUDA,
-    .arch = {.major = 8},
+    .arch = {.major = 9},
     .can_run = can_add,
     .suits = suits_out,
     .choices = &out_choices,

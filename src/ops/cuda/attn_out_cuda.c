@@ -35,11 +35,9 @@ static int64_t half_of(const struct attn_out_args *a)
     return (steps + 1) / 2 * step;
 }
 
-static bool can_add(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
+static bool adds(const struct attn_out_args *a, int64_t rows, char why[OP_REASON_MAX])
 {
-    const struct attn_out_args *a = args;
-    (void)device;
-    if (!few_rows_one(a->m, why)) return false;
+    if (!few_rows_just(a->m, rows, why)) return false;
     if (!few_rows_dense(&a->wo, why)) return false;
     if (half_of(a) > FEW_ROWS_HELD_MAX / FEW_ROWS_PAIR)
         return few_rows_refuse(why, "a row of more than 4096");
@@ -48,9 +46,28 @@ static bool can_add(const void *args, const struct op_device *device, char why[O
     return attn_out_adds(a, why);
 }
 
-static bool can_run(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
+static bool can_add_row(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
 {
-    return can_add(args, device, why) && attn_out_routes(args, why);
+    (void)device;
+    return adds(args, 1, why);
+}
+
+static bool can_add_two(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
+{
+    (void)device;
+    return adds(args, 2, why);
+}
+
+static bool can_run_row(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
+{
+    (void)device;
+    return adds(args, 1, why) && attn_out_routes(args, why);
+}
+
+static bool can_run_two(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
+{
+    (void)device;
+    return adds(args, 2, why) && attn_out_routes(args, why);
 }
 
 static void project(const struct op_context *context, const void *args)
@@ -65,18 +82,19 @@ static void project(const struct op_context *context, const void *args)
         .bias = a->bo,
         .x = a->x.data,
     };
-    static const char *const name[DTYPE_COUNT] = {
-        [DTYPE_BF16] = "attn_out_add_bf16", [DTYPE_Q8_0] = "attn_out_add_q8_0"};
-    gpu_put(
-        context->stream, "attn_out/attn_out.cu", name[a->wo.dtype],
-        &(struct gpu_launch){
-            .grid = {FEW_ROWS_PAIR * (unsigned)(a->hidden / FEW_ROWS_FEATURES)},
-            .block = {FEW_ROWS_THREADS},
-            .cluster = FEW_ROWS_PAIR,
-            .shared_bytes = (unsigned)(FEW_ROWS_PARTS * few_rows_column(half_of(a), a->wo.layout)),
-            .overlaps = true,
-        },
-        &k);
+    static const char *const name[][DTYPE_COUNT] = {
+        {[DTYPE_BF16] = "attn_out_add_bf16", [DTYPE_Q8_0] = "attn_out_add_q8_0"},
+        {[DTYPE_BF16] = "attn_out_add_bf16_two", [DTYPE_Q8_0] = "attn_out_add_q8_0_two"}};
+    size_t shared = (size_t)a->m * FEW_ROWS_PARTS * few_rows_column(half_of(a), a->wo.layout);
+    gpu_put(context->stream, "attn_out/attn_out.cu", name[a->m - 1][a->wo.dtype],
+            &(struct gpu_launch){
+                .grid = {FEW_ROWS_PAIR * (unsigned)(a->hidden / FEW_ROWS_FEATURES)},
+                .block = {FEW_ROWS_THREADS},
+                .cluster = FEW_ROWS_PAIR,
+                .shared_bytes = (unsigned)shared,
+                .overlaps = true,
+            },
+            &k);
 }
 
 void attn_out_route(const struct op_context *context, const struct attn_out_args *a)
@@ -122,7 +140,17 @@ const struct op_variant attn_out_row_cuda = {
     .summary = "one row: projection with residual, then norm, router and choice by a cluster",
     .target = TARGET_CUDA,
     .arch = {.major = 9},
-    .can_run = can_run,
+    .can_run = can_run_row,
+    .run = run,
+    .images = {"attn_out/attn_out.cu"},
+};
+
+const struct op_variant attn_out_two_cuda = {
+    .name = "attn_out_two_cuda",
+    .summary = "two rows: projection with residual in three parts, then a cluster a row routes",
+    .target = TARGET_CUDA,
+    .arch = {.major = 9},
+    .can_run = can_run_two,
     .run = run,
     .images = {"attn_out/attn_out.cu"},
 };
@@ -132,7 +160,17 @@ const struct op_variant attn_add_row_cuda = {
     .summary = "one row: projection with residual by pairs of blocks",
     .target = TARGET_CUDA,
     .arch = {.major = 9},
-    .can_run = can_add,
+    .can_run = can_add_row,
+    .run = project,
+    .images = {"attn_out/attn_out.cu"},
+};
+
+const struct op_variant attn_add_two_cuda = {
+    .name = "attn_add_two_cuda",
+    .summary = "two rows: projection with residual in three parts, by pairs of blocks",
+    .target = TARGET_CUDA,
+    .arch = {.major = 9},
+    .can_run = can_add_two,
     .run = project,
     .images = {"attn_out/attn_out.cu"},
 };

@@ -63,11 +63,13 @@ static inline bool few_rows_dense(const struct tensor *t, char why[OP_REASON_MAX
                      why, "it reads weights in bf16, rows of 16-byte pieces, or packed q8_0");
 }
 
-/* What every kernel for a single row asks. */
-static inline bool few_rows_one(int64_t m, char why[OP_REASON_MAX])
+/* What kernels for one row, or for two, ask. */
+static inline bool few_rows_just(int64_t m, int64_t rows, char why[OP_REASON_MAX])
 {
-    if (m != 1) snprintf(why, OP_REASON_MAX, "%lld rows; it is for one", (long long)m);
-    return m == 1;
+    if (m != rows)
+        snprintf(why, OP_REASON_MAX, "%lld rows; it is for %s", (long long)m,
+                 rows == 1 ? "one" : "two");
+    return m == rows;
 }
 
 #endif

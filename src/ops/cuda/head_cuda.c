@@ -13,7 +13,7 @@ static bool can_run(const void *args, const struct op_device *device, char why[O
 {
     const struct head_args *a = args;
     (void)device;
-    if (!few_rows_one(a->n_outputs, why)) return false;
+    if (!few_rows_just(a->n_outputs, 1, why)) return false;
     if (!few_rows_dense(&a->w, why)) return false;
     if (a->hidden > FEW_ROWS_HELD_MAX) return few_rows_refuse(why, "a row of more than 4096");
     if (!a->norm) return few_rows_refuse(why, "a norm without a gain");

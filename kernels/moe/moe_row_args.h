@@ -1,0 +1,30 @@
+/* Arguments of the kernels for the experts of one row, shared by host and device. */
+#ifndef KERNELS_MOE_MOE_ROW_ARGS_H
+#define KERNELS_MOE_MOE_ROW_ARGS_H
+
+#include "types.h"
+
+enum {
+    /* A block of gate and up: pairs of their tiles, threads, values of a row that they hold. */
+    MOE_UP_PAIRS = 3,
+    MOE_UP_THREADS = 384,
+    MOE_UP_HIDDEN_MAX = 8 * MOE_UP_THREADS,
+    MOE_DOWN_SLOTS = 4, /* experts of a row at most: a block's of down, or half of them each of a pair's */
+};
+
+/* Weights in MXFP4 tiles, as struct moe_args (src/ops/args.h). */
+struct moe_row_args {
+    int64_t hidden, intermediate, top_k;
+    const float *normed; /* [hidden] */
+    const void *gate, *gate_scales, *up, *up_scales, *down, *down_scales;
+    const float *gate_bias, *up_bias; /* [n_experts][intermediate] */
+    const float *down_bias;           /* [n_experts][hidden] */
+    const float *weight;              /* [top_k] */
+    const int32_t *expert;            /* [top_k] */
+    char *act;                        /* [top_k][FEW_ROWS_PARTS] columns (few_rows.cuh) of intermediate */
+    float *x;                         /* [hidden], in place */
+    float alpha, limit;
+};
+SOL_STATIC_ASSERT(sizeof(struct moe_row_args) == 144, "host and device agree");
+
+#endif
