@@ -64,6 +64,7 @@ SAME(offsetof(struct cuda_access, flags), offsetof(CUmemAccessDesc, flags));
 SAME(CUDA_NODE_KERNEL, CU_GRAPH_NODE_TYPE_KERNEL);
 SAME(CUDA_LAUNCH_CLUSTER, CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION);
 SAME(CUDA_LAUNCH_PROGRAMMATIC, CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION);
+SAME(CUDA_LAUNCH_SHARED, CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT);
 SAME(sizeof(struct cuda_launch), sizeof(CUlaunchConfig));
 SAME(offsetof(struct cuda_launch, block), offsetof(CUlaunchConfig, blockDimX));
 SAME(offsetof(struct cuda_launch, shared_bytes), offsetof(CUlaunchConfig, sharedMemBytes));

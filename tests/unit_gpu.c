@@ -207,6 +207,45 @@ static void test_launches(void **state)
     fake_cuda_stop();
 }
 
+/* What a launch of 256 threads wishes to share on an SM, percent. */
+static int wish_of(int shared_per_sm, int driver, unsigned shared_bytes)
+{
+    const struct fake_cuda_params params = {.devices = 1,
+                                            .major = 9,
+                                            .memory = (size_t)16 << 20,
+                                            .driver = driver,
+                                            .shared_per_sm = shared_per_sm};
+    const struct gpu_launch launch = {.block = {256}, .shared_bytes = shared_bytes};
+    struct gpu *gpu;
+    struct gpu_stream *stream;
+    const int64_t args[64] = {0};
+    cuda_replace(fake_cuda_start(&params));
+    assert_int_equal(gpu_open(0, &gpu), SOL_OK);
+    assert_int_equal(gpu_stream_create(gpu, &stream), SOL_OK);
+    gpu_put(stream, "add/add.cu", "add_f32", &launch, args);
+    assert_int_equal(gpu_wait(stream), SOL_OK);
+    int shared = fake_cuda_launch(fake_cuda_launches() - 1)->shared;
+    gpu_stream_destroy(stream);
+    gpu_close(gpu);
+    cuda_replace(NULL);
+    fake_cuda_stop();
+    return shared;
+}
+
+/* The fake's kernels have no registers: 8 such blocks are on an SM, each with a KiB of its own. */
+static void test_shared_wish(void **state)
+{
+    (void)state;
+    enum { KIB = 1024, HOPPER = 228 * KIB };
+    assert_int_equal(wish_of(HOPPER, 0, 0), 43); /* 100 KiB, as all that can */
+    assert_int_equal(wish_of(HOPPER, 0, 11 * KIB), 43);
+    assert_int_equal(wish_of(HOPPER, 0, 12 * KIB), 57);
+    assert_int_equal(wish_of(HOPPER, 0, 18 * KIB), 71);
+    assert_int_equal(wish_of(HOPPER, 0, 20 * KIB), 0);
+    assert_int_equal(wish_of(HOPPER, 12070, 0), 0); /* drivers that do not know it */
+    assert_int_equal(wish_of(0, 0, 0), 0);          /* cards with 100 KiB in all */
+}
+
 /* Calls of a kind since `before` was taken, of every function of the driver. */
 enum { FIELDS = 64 };
 static const char *const fields[] = {
@@ -658,7 +697,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_device),         cmocka_unit_test(test_engine),
-        cmocka_unit_test(test_launches),       cmocka_unit_test(test_steady),
+        cmocka_unit_test(test_launches),       cmocka_unit_test(test_shared_wish),
+        cmocka_unit_test(test_steady),
         cmocka_unit_test(test_refusals),       cmocka_unit_test(test_nvrtc),
         cmocka_unit_test(test_missing_kernel), cmocka_unit_test(test_room),
         cmocka_unit_test(test_capture_retry),  cmocka_unit_test(test_look),

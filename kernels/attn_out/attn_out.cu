@@ -40,7 +40,7 @@ template <class W, int ROWS, int DEPTH> __device__ inline void add_projection(co
     product.open(first + warp, end);
     bool finishes = r < ROWS;
     float total = finishes && first == 0 && a.bias ? a.bias[tile + at] : 0, *x = a.x + r * a.n + tile + at;
-    pair.ready();
+    pair.ready(ROWS * FEATURES);
     wait_for_input();
     let_next_start();
 #pragma unroll
@@ -56,8 +56,9 @@ template <class W, int ROWS, int DEPTH> __device__ inline void add_projection(co
     partial[warp].template put<W>(sum[0]);
     __syncthreads();
     if (threadIdx.x >= WARP) return;
-    if (finishes) total += total_of<PARTS, ADD_WARPS>(partial, (int)at, (int)r);
-    if (pair.join(total) && finishes) *x = total;
+    if (!finishes) return;
+    total += total_of<PARTS, ADD_WARPS>(partial, (int)at, (int)r);
+    if (pair.join(threadIdx.x, total)) *x = total;
 }
 #endif
 

@@ -1,7 +1,6 @@
 /* The output projection into the residual stream, for 2 to 32 rows. A pair of blocks owns T tiles of
  * features, each of them half of the columns; the second block's sums go to the first. */
 #include "attn_out/attn_out_rows_args.h"
-#include "barriers.cuh"
 #include "gemm/stream_rows.cuh"
 
 #if __CUDA_ARCH__ >= 900
@@ -12,18 +11,12 @@ __device__ inline void add_product(const stream_added_args &a)
 {
     enum { EACH = T * FEATURES, ROWS_AT_ONCE = STREAM_THREADS / EACH };
     extern __shared__ __align__(16) char shared[];
-    __shared__ float other[N * COLUMNS][EACH];
-    __shared__ uint64_t there;
     stream_partial<T, N> &partial = *(stream_partial<T, N> *)shared;
     stream_rows<W, T, N, WD, XD, false> product;
-    uint32_t n = (uint32_t)a.n, m = (uint32_t)a.m, rank = cluster_rank(), barrier = shared_address(&there);
-    uint32_t first = blockIdx.x / FEW_ROWS_PAIR * EACH, steps = step_count<W>(a.k), half = (steps + 1) / 2;
-    if (threadIdx.x == 0) {
-        barrier_init(barrier, 1);
-        barrier_init_done();
-    }
-    __syncwarp();
-    cluster_arrive();
+    pair_sum<true, N * COLUMNS * EACH> pair;
+    uint32_t n = (uint32_t)a.n, m = (uint32_t)a.m, steps = step_count<W>(a.k), half = (steps + 1) / 2;
+    uint32_t first = blockIdx.x / FEW_ROWS_PAIR * EACH, rank = pair.rank();
+    pair.begin();
 #pragma unroll
     for (int i = 0; i < T; i++) {
         uint32_t low = first + i * FEATURES + threadIdx.x % WARP / 4;
@@ -35,21 +28,16 @@ __device__ inline void add_product(const stream_added_args &a)
     bool inside = feature < n;
     float bias = a.bias && inside ? a.bias[feature] : 0, start = 0;
     if (inside && r < m) start = a.out[(int64_t)r * n + feature];
-    cluster_wait();
-    if (threadIdx.x == 0) barrier_expect(barrier, m * EACH * sizeof(float));
+    pair.ready(m * EACH);
     wait_for_input();
     let_next_start();
     product.open_rows(a.x, nullptr, m);
     product.run(partial);
-    if (!rank) barrier_wait_cluster(barrier, 0);
     for (; r < m; r += ROWS_AT_ONCE) {
         float sum = partial.total(at, r), *out = a.out + (int64_t)r * n + feature;
-        if (rank) {
-            put_at(&other[r][at], sum, barrier, 0);
-        } else if (inside) {
-            if (r >= ROWS_AT_ONCE) start = *out;
-            *out = start + (sum + other[r][at] + bias);
-        }
+        if (!pair.join(r * EACH + at, sum) || !inside) continue;
+        if (r >= ROWS_AT_ONCE) start = *out;
+        *out = start + (sum + bias);
     }
 }
 

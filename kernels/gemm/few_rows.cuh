@@ -446,13 +446,13 @@ __device__ inline float total_of(const partial_tile *warps, int feature, int r)
 
 /* ---- pairs of blocks ---- */
 
-/* Two blocks of a cluster that share COUNT numbers, at most a warp's, or a block of its own. All threads
- * call begin and, some time later, ready. */
-template <bool PAIR, int COUNT = FEATURES> struct pair_sum {
+/* Two blocks of a cluster, of which the first adds up to COUNT numbers of both, or a block of its own. All
+ * threads call begin and, some time later, ready. */
+template <bool PAIR, int COUNT> struct pair_sum {
     __device__ static uint32_t rank() { return 0; }
     __device__ static void begin() {}
-    __device__ static void ready() {}
-    __device__ static bool join(float &) { return true; }
+    __device__ static void ready(uint32_t) {}
+    __device__ static bool join(uint32_t, float &) { return true; }
 };
 
 #if __CUDA_ARCH__ >= 900
@@ -477,18 +477,21 @@ template <int COUNT> struct pair_sum<true, COUNT> {
         __syncwarp();
         cluster_arrive();
     }
-    __device__ void ready() const
+    /* count: how many numbers the second block will send, all of which must come. */
+    __device__ void ready(uint32_t count) const
     {
         cluster_wait();
-        if (threadIdx.x == 0) barrier_expect(barrier, COUNT * sizeof(float));
+        if (threadIdx.x == 0) barrier_expect(barrier, count * sizeof(float));
     }
-    /* By the first warp: in the first block, true and the sum of both blocks' numbers, one a lane. */
-    __device__ bool join(float &total) const
+    /* Number i: in the first block, true and the sum of both blocks' numbers. */
+    __device__ bool join(uint32_t i, float &total) const
     {
-        if (threadIdx.x < COUNT && rank()) put_at(other + threadIdx.x, total, barrier, 0);
-        if (rank()) return false;
+        if (rank()) {
+            put_at(other + i, total, barrier, 0);
+            return false;
+        }
         barrier_wait_cluster(barrier, 0);
-        if (threadIdx.x < COUNT) total += other[threadIdx.x];
+        total += other[i];
         return true;
     }
 };

@@ -80,7 +80,7 @@ template <int SLOTS, int DEPTH, bool PAIR> __device__ inline void moe_down(const
 {
     enum { WARPS = FEW_ROWS_THREADS / WARP, SPLITS = WARPS / SLOTS, AHEAD = 2 };
     __shared__ partial_tile partial[WARPS];
-    pair_sum<PAIR> pair;
+    pair_sum<PAIR, FEATURES> pair;
     dot<weights, 1, SPLITS, DEPTH> product;
     uint32_t warp = threadIdx.x / WARP, units = unit_count(a.intermediate), top_k = (uint32_t)a.top_k;
     uint32_t own = warp / SPLITS, split = warp % SPLITS, first = pair.rank() * SLOTS, slot = first + own;
@@ -102,7 +102,7 @@ template <int SLOTS, int DEPTH, bool PAIR> __device__ inline void moe_down(const
         if (a.down_bias) bias[j] = a.down_bias[__ldcg(a.expert + first + j) * a.hidden + feature];
         weight[j] = __ldcg(a.weight + first + j);
     }
-    pair.ready();
+    pair.ready(FEATURES);
     wait_for_input();
     let_next_start();
     float total = finishes && first == 0 ? a.x[feature] : 0;
@@ -119,7 +119,7 @@ template <int SLOTS, int DEPTH, bool PAIR> __device__ inline void moe_down(const
         float y = total_of<PARTS, SPLITS>(partial + j * SPLITS, (int)threadIdx.x, 0);
         total += weight[j] * (y + bias[j]);
     }
-    if (pair.join(total) && finishes) a.x[feature] = total;
+    if (threadIdx.x < FEATURES && pair.join(threadIdx.x, total) && finishes) a.x[feature] = total;
 }
 
 extern "C" __global__ void __launch_bounds__(FEW_ROWS_THREADS, 2)

@@ -262,6 +262,8 @@ static cuda_result f_device_attribute(int *value, int attribute, cuda_device dev
     *value = attribute >= 0 && attribute < ATTRIBUTES ? values[attribute] : 0;
     if (attribute == CUDA_ATTRIBUTE_MAJOR) *value = fake.params.major;
     if (attribute == CUDA_ATTRIBUTE_MINOR) *value = fake.params.minor;
+    if (attribute == CUDA_ATTRIBUTE_SHARED_PER_SM && fake.params.shared_per_sm)
+        *value = fake.params.shared_per_sm;
     if (attribute == CUDA_ATTRIBUTE_INTEGRATED || attribute == CUDA_ATTRIBUTE_PAGEABLE_HOST_ACCESS)
         *value = fake.params.shared;
     return CUDA_OK;
@@ -871,9 +873,11 @@ static cuda_result f_launch(const struct cuda_launch *config, cuda_function func
     if (fake.n_launches == LAUNCHES_MAX) return 1;
     struct fake_launch *launch = &fake.launches[fake.n_launches++];
     *launch = (struct fake_launch){.kernel = f->name, .config = *config};
-    for (unsigned i = 0; i < config->n_attributes; i++)
-        if (config->attributes[i].id == CUDA_LAUNCH_PROGRAMMATIC)
-            launch->programmatic = config->attributes[i].value.flag;
+    for (unsigned i = 0; i < config->n_attributes; i++) {
+        const struct cuda_launch_attribute *a = &config->attributes[i];
+        if (a->id == CUDA_LAUNCH_PROGRAMMATIC) launch->programmatic = a->value.flag;
+        if (a->id == CUDA_LAUNCH_SHARED) launch->shared = a->value.flag;
+    }
     launch->config.attributes = NULL;
     return CUDA_OK;
 }

@@ -20,6 +20,7 @@ struct fake_cuda_params {
     size_t memory;      /* bytes of each device */
     bool shared;        /* with the host, whose pointers it follows */
     int driver;         /* 0: 13000 */
+    int shared_per_sm;  /* bytes; 0: 100 KiB */
     bool apart;         /* no device reaches another's memory */
     bool together;      /* `run` is called for launches of several threads at once */
     int graph_most;     /* kernels that a graph keeps, the rest is lost; 0: all */
@@ -60,6 +61,7 @@ struct fake_launch {
     const char *kernel;
     struct cuda_launch config; /* attributes: not kept */
     bool programmatic;
+    int shared; /* CUDA_LAUNCH_SHARED; 0: not wished */
 };
 long fake_cuda_launches(void);
 const struct fake_launch *fake_cuda_launch(long index);

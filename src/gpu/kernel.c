@@ -270,6 +270,8 @@ void gpu_modules_unload(struct gpu *gpu)
 
 /* ---- kernels ---- */
 
+enum { KNOWS_SHARED_WISH = 12080 }; /* drivers of CUDA 12.8 and later */
+
 static enum sol_status read_attributes(struct gpu_kernel *k)
 {
     const struct {
@@ -370,6 +372,34 @@ void gpu_put(struct gpu_stream *stream, const char *image, const char *function,
         gpu_keep(stream, find_and_launch(stream, image, function, launch, args));
 }
 
+/* How many blocks an SM has room for, whatever they share. */
+static int blocks_beside(const struct gpu_kernel *k, int threads)
+{
+    enum { THREADS = 2048, REGISTERS = 65536, ROUNDED = 8 };
+    int each = (k->info.registers + ROUNDED - 1) / ROUNDED * ROUNDED * threads;
+    int most = THREADS / threads;
+    return each && REGISTERS / each < most ? REGISTERS / each : most;
+}
+
+/* An SM divides its memory between shared and first cache, and must have ended all of its blocks to
+ * divide it anew. Left to the driver each kernel has a division of its own, and where one took much
+ * the next ones, which start early, run with little cache. So all that can have the same, 100 KiB,
+ * and others the least that holds their blocks. Percent of all; 0: what the driver likes. */
+static int shared_wish(const struct gpu_kernel *k, const struct gpu_launch *launch)
+{
+    enum { KIB = 1024, RESERVED = KIB /* of a block */ };
+    static const int sizes[] = {100 * KIB, 132 * KIB, 164 * KIB};
+    const int all = k->gpu->info.shared_per_sm;
+    if (all < 2 * sizes[0] || k->gpu->info.driver_version < KNOWS_SHARED_WISH) return 0;
+    int threads = 1;
+    for (int i = 0; i < 3; i++) threads *= launch->block[i] ? (int)launch->block[i] : 1;
+    int need = k->info.shared_static + (int)launch->shared_bytes + RESERVED;
+    need *= blocks_beside(k, threads);
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        if (need <= sizes[i]) return (int)((int64_t)sizes[i] * 100 / all);
+    return 0;
+}
+
 static void fill(unsigned to[3], const unsigned from[3])
 {
     for (int i = 0; i < 3; i++) to[i] = from[i] ? from[i] : 1;
@@ -378,7 +408,7 @@ static void fill(unsigned to[3], const unsigned from[3])
 enum sol_status gpu_launch(struct gpu_stream *stream, const struct gpu_kernel *k,
                            const struct gpu_launch *launch, const void *args)
 {
-    struct cuda_launch_attribute attributes[3];
+    struct cuda_launch_attribute attributes[4];
     struct cuda_launch config = {
         .shared_bytes = launch->shared_bytes, .stream = stream->handle, .attributes = attributes};
     assert(k->gpu == stream->gpu);
@@ -393,6 +423,10 @@ enum sol_status gpu_launch(struct gpu_stream *stream, const struct gpu_kernel *k
     if (launch->together)
         attributes[config.n_attributes++] =
             (struct cuda_launch_attribute){.id = CUDA_LAUNCH_COOPERATIVE, .value.flag = 1};
+    const int shared = shared_wish(k, launch);
+    if (shared)
+        attributes[config.n_attributes++] =
+            (struct cuda_launch_attribute){.id = CUDA_LAUNCH_SHARED, .value.flag = shared};
     void *parameters[] = {(void *)(uintptr_t)args};
     SOL_TRY(gpu_watch_before(stream));
     GPU_TRY(k->gpu, launch(&config, k->handle, parameters, NULL), k->name);
