@@ -32,11 +32,12 @@ __device__ inline uint32_t mul_f16x2(uint32_t a, uint32_t b)
     return d;
 }
 
-/* 16 bytes that are read once: they need not stay in the first cache. */
+/* 16 bytes that are read once: they need not stay in the first cache. Who reads less than a line at a time
+ * has neighbours that read the rest, so the second cache takes it whole. */
 __device__ inline uint4 load_once(const void *from)
 {
     uint4 v;
-    asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0,%1,%2,%3}, [%4];"
+    asm volatile("ld.global.nc.L1::no_allocate.L2::128B.v4.u32 {%0,%1,%2,%3}, [%4];"
                  : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
                  : "l"(from));
     return v;

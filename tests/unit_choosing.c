@@ -148,14 +148,8 @@ static const struct ladder ladders[] = {
       {16, "attn_out_bf16_q8_0_16"},
       {32, "attn_out_bf16_q8_0_32"}}},
     {&op_moe, DTYPE_MXFP4, 8, {{1, "moe_up_row"}}},
-    {&op_moe_down,
-     DTYPE_MXFP4,
-     9,
-     {{2, "moe_down_f32_2"}, {32, "moe_down_bf16_8"}, {ROWS_MAX, "moe_down_bf16_16"}}},
-    {&op_moe_up,
-     DTYPE_MXFP4,
-     9,
-     {{2, "moe_up_f32_2"}, {32, "moe_up_bf16_8"}, {ROWS_MAX, "moe_up_bf16_16"}}},
+    {&op_moe_down, DTYPE_MXFP4, 9, {{2, "moe_down_f32_2"}, {ROWS_MAX, "moe_down_bf16_8"}}},
+    {&op_moe_up, DTYPE_MXFP4, 9, {{2, "moe_up_f32_2"}, {ROWS_MAX, "moe_up_bf16_8"}}},
 };
 
 static void kernels_by_rows(void **state)

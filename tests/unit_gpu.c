@@ -696,13 +696,12 @@ static int tear_down(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_device),         cmocka_unit_test(test_engine),
-        cmocka_unit_test(test_launches),       cmocka_unit_test(test_shared_wish),
-        cmocka_unit_test(test_steady),
-        cmocka_unit_test(test_refusals),       cmocka_unit_test(test_nvrtc),
-        cmocka_unit_test(test_missing_kernel), cmocka_unit_test(test_room),
-        cmocka_unit_test(test_capture_retry),  cmocka_unit_test(test_look),
-        cmocka_unit_test(test_sources),
+        cmocka_unit_test(test_device),   cmocka_unit_test(test_engine),
+        cmocka_unit_test(test_launches), cmocka_unit_test(test_shared_wish),
+        cmocka_unit_test(test_steady),   cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_nvrtc),    cmocka_unit_test(test_missing_kernel),
+        cmocka_unit_test(test_room),     cmocka_unit_test(test_capture_retry),
+        cmocka_unit_test(test_look),     cmocka_unit_test(test_sources),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -9,7 +9,8 @@ enum {
     MOE_UP_PAIRS = 3,
     MOE_UP_THREADS = 384,
     MOE_UP_HIDDEN_MAX = 8 * MOE_UP_THREADS,
-    MOE_DOWN_SLOTS = 4, /* experts of a row at most: a block's of down, or half of them each of a pair's */
+    MOE_DOWN_SLOTS =
+        4, /* experts of a row at most: a block's of down, or half of them each of a pair's */
 };
 
 /* Weights in MXFP4 tiles, as struct moe_args (src/ops/args.h). */
@@ -21,8 +22,8 @@ struct moe_row_args {
     const float *down_bias;           /* [n_experts][hidden] */
     const float *weight;              /* [top_k] */
     const int32_t *expert;            /* [top_k] */
-    char *act;                        /* [top_k][FEW_ROWS_PARTS] columns (few_rows.cuh) of intermediate */
-    float *x;                         /* [hidden], in place */
+    char *act; /* [top_k][FEW_ROWS_PARTS] columns (few_rows.cuh) of intermediate */
+    float *x;  /* [hidden], in place */
     float alpha, limit;
 };
 SOL_STATIC_ASSERT(sizeof(struct moe_row_args) == 144, "host and device agree");

@@ -15,29 +15,33 @@
 /* An element and the scale of a block that a tile has and its matrix has not. */
 enum { MXFP4_ZERO = 0, MXFP4_NO_SCALE = 127 /* 1 */ };
 
-/* As a bf16, 2^-126 times the value has a code's bit 3 (sign) at bit 15, and bits 2, 1 (exponent) and 0
- * (mantissa) at bits 8 to 6. */
-#define MXFP4_SIGNS 0x80008000u
+/* As a bf16, 2^-126 times the value has a code's bit 3 (sign) at bit 15, and bits 2, 1 (exponent)
+ * and 0 (mantissa) at bits 8 to 6. */
+#define MXFP4_SIGNS      0x80008000u
 #define MXFP4_MAGNITUDES 0x01c001c0u
 
-/* Pair `pair` of a word as two bf16, their values times 2^-126: exact, the smallest being subnormal.
- * Two shifts, and an exclusive or and a mask in one instruction: no word holds four pairs such that a
- * shift and a mask uncover each. Shifts to the left are a multiplier's work, so there is but one to the
- * right. */
+/* Pair `pair` of a word as two bf16, their values times 2^-126: exact, the smallest being
+ * subnormal. Two shifts, and an exclusive or and a mask in one instruction: no word holds four
+ * pairs such that a shift and a mask uncover each. Shifts to the left are a multiplier's work, so
+ * there is but one to the right. */
 static inline SOL_DEVICE uint32_t mxfp4_pair(uint32_t w, int pair)
 {
     const uint32_t kept = MXFP4_SIGNS | MXFP4_MAGNITUDES;
     switch (pair) {
-    case 0: return (w ^ w << 5) & kept;
-    case 1: return w << 3 & kept;
-    case 2: return w << 6 & kept;
-    default: return (w >> 7 ^ w << 4) & kept;
+    case 0:
+        return (w ^ w << 5) & kept;
+    case 1:
+        return w << 3 & kept;
+    case 2:
+        return w << 6 & kept;
+    default:
+        return (w >> 7 ^ w << 4) & kept;
     }
 }
 
-/* The word of one code and seven zeros. Words are linear: the exclusive or of eight such has all codes.
- * Each line adds bits that the pair in question lacks when those are taken off that already lie where it
- * is uncovered. */
+/* The word of one code and seven zeros. Words are linear: the exclusive or of eight such has all
+ * codes. Each line adds bits that the pair in question lacks when those are taken off that already
+ * lie where it is uncovered. */
 static inline SOL_DEVICE uint32_t mxfp4_word(uint32_t code, int pair, int half)
 {
     uint32_t pairs[4] = {0, 0, 0, 0}, w;

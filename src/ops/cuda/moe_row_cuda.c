@@ -68,15 +68,15 @@ static void run(const struct op_context *context, const void *args)
     const unsigned up = MOE_UP_PAIRS * FEW_ROWS_FEATURES, tile = FEW_ROWS_FEATURES;
     const bool pair = context->choice == PAIR;
     const unsigned blocks = pair ? FEW_ROWS_PAIR : 1;
-    gpu_put(context->stream, "moe/moe_row.cu", "moe_up_row",
-            &(struct gpu_launch){
-                .grid = {((unsigned)a->intermediate + up - 1) / up, (unsigned)a->top_k},
-                .block = {MOE_UP_THREADS},
-                .shared_bytes =
-                    (unsigned)(FEW_ROWS_PARTS * few_rows_column(a->hidden, LAYOUT_TILES)),
-                .overlaps = true,
-            },
-            &k);
+    gpu_put(
+        context->stream, "moe/moe_row.cu", "moe_up_row",
+        &(struct gpu_launch){
+            .grid = {((unsigned)a->intermediate + up - 1) / up, (unsigned)a->top_k},
+            .block = {MOE_UP_THREADS},
+            .shared_bytes = (unsigned)(FEW_ROWS_PARTS * few_rows_column(a->hidden, LAYOUT_TILES)),
+            .overlaps = true,
+        },
+        &k);
     gpu_put(context->stream, "moe/moe_row.cu", pair ? "moe_down_row_pair" : "moe_down_row",
             &(struct gpu_launch){
                 .grid = {blocks * (((unsigned)a->hidden + tile - 1) / tile)},

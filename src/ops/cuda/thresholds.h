@@ -26,8 +26,8 @@ enum {
      * rows 14703 and 14466, 32 rows 17983 and 18607. */
     FEW_ROWS_BEST = 16,
     /* Rows an expert on average up to which moe_up_rows_cuda and moe_down_rows_cuda are faster than
-     * moe_many_cuda. H100, 32 experts. */
-    FEW_ROWS_AN_EXPERT = 8,
+     * moe_many_cuda. H200, 32 experts: 4 rows each 130 us, 8 rows each 179 and 163. */
+    FEW_ROWS_AN_EXPERT = 6,
     /* And from which on moe_i8_cuda is faster than moe_many_cuda. H200, 32 experts: a prompt of
      * 512, 64 rows each, 52.1k and 55.2k t/s; 256 rows each 494 and 731 us. Between, nothing is
      * measured of these kernels; those before them met at 96 rows (345 and 349 us). */
