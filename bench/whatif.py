@@ -159,8 +159,7 @@ def of_sol():
     force_pair("general attention, deeper", ["attention"], ["--force", "attention=attention_any_cuda"], depth=256)
     force_pair("attn_in composed", ["attn_in"], ["--force", "attn_in=composed"])
     force_pair("attn_out composed", ["attn_out"], ["--force", "attn_out=composed"])
-    force_pair("moe_up for several rows", ["moe_up"], ["--force", "moe_up=moe_up_two_cuda"])
-    force_pair("moe_down for several rows", ["moe_down"], ["--force", "moe_down=moe_down_two_cuda"])
+    force_pair("experts by single blocks", ["moe"], ["--force", "moe=moe_row_cuda:single"])
     force_pair("general products, prompt", ["attn_in", "attn_out", "moe_up", "moe_down", "moe"],
                ["--force", "gemm=gemm_mma_cuda", "--force", "attn_in=composed", "--force", "attn_out=composed"],
                prompt=2048, generate=0)
@@ -178,7 +177,7 @@ def of_traced_sol():
             ("general attention, traced", ["attention"], ["attention=attention_any_cuda"]),
             ("attn_in composed, traced", None, ["attn_in=composed"]),
             ("attn_out composed, traced", None, ["attn_out=composed"]),
-            ("moe_up for several rows, traced", ["experts"], ["moe_up=moe_up_two_cuda"])]:
+            ("experts by single blocks, traced", ["experts"], ["moe=moe_row_cuda:single"])]:
         options = [word for f in force for word in ("--force", f)]
         pair(change, lambda o=options: traced(*bench, *o), plain, lambda a, b, r=roles: role_factors(a, b, r))
 

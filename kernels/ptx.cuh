@@ -78,8 +78,9 @@ __device__ inline void wait_for_input()
 #endif
 }
 
-/* The next kernel may begin to start. Only behind wait_for_input: then all kernels but the one right
- * before it have ended when a kernel starts, which attention_decode.cu relies on. */
+/* The next kernel may begin to start. Behind wait_for_input: then all kernels but the one right before
+ * it have ended when a kernel starts, and what they wrote may be read before wait_for_input. Attention
+ * (attention_decode.cu) does not wait for that: behind it the kernel before it may still run, too. */
 __device__ inline void let_next_start()
 {
 #if __CUDA_ARCH__ >= 900

@@ -98,7 +98,7 @@ no="-p Ha!Ha!Ha!Ha!Ha!Ha!Ha!Ha! -n 10 --greedy --exact --kv f32 --json -q"
 on_gpu() { # GPUS ARGUMENT...
     LD_LIBRARY_PATH=$SOL_EMULATED_GPU FAKE_CUDA_MAJOR=9 FAKE_CUDA_DEVICES=$1 SOL_CUBLASLT=/nonexistent \
         SOL_NCCL=$SOL_FAKE_NCCL run 0 run --backend cuda --gpus "$1" --force attn_out=composed --force attn_add=composed \
-        --force attn_route=composed --force moe_up=composed --force moe_down=composed "${@:2}"
+        --force attn_route=composed --force moe=moe_row_cuda:single "${@:2}"
 }
 if [ -n "${SOL_EMULATED_GPU:-}" ]; then
     # shellcheck disable=SC2086 # words

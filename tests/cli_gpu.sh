@@ -130,8 +130,8 @@ run 0 bench --backend cuda --wide --op embed:n=64 --op rmsnorm --op rope --op kv
 has out '^pack_weights .* pack_weights_cuda '
 has out '^pack_scaled .* pack_scaled_cuda '
 has out '^attention +m=1 .* depth=300 f16 +- +attention_decode_cuda '
-has out '^moe .* composed '
-is "lines" "$(grep -c _cuda "$work/out")" 16
+has out '^moe .* moe_row_cuda '
+is "lines" "$(grep -c _cuda "$work/out")" 17
 run 0 bench --backend cuda --force gemm=gemm_f32_any_cuda --op gemm:m=300,n=64,k=128
 has out 'gemm_f32_any_cuda'
 run 2 bench --backend cuda --op gemm:m=300,n=64,k=128,check=nothing

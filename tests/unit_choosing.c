@@ -76,8 +76,9 @@ static void *make_args(struct arena *arena, const struct op *op, enum dtype dtyp
     return args;
 }
 
-/* Which kernel is launched first for the call. */
-static const char *first_kernel(const struct stage *s, const struct op *op, const void *args)
+/* Which kernel is launched first for the call, or last. */
+static const char *kernel_of(const struct stage *s, const struct op *op, const void *args,
+                             bool last)
 {
     struct plan *plan;
     long before = fake_cuda_launches();
@@ -88,7 +89,12 @@ static const char *first_kernel(const struct stage *s, const struct op *op, cons
     assert_int_equal(plan_run(plan, &context, false, NULL), SOL_OK);
     assert_int_equal(gpu_wait(s->stream), SOL_OK);
     plan_destroy(plan);
-    return fake_cuda_launch(before)->kernel;
+    return fake_cuda_launch(last ? fake_cuda_launches() - 1 : before)->kernel;
+}
+
+static const char *first_kernel(const struct stage *s, const struct op *op, const void *args)
+{
+    return kernel_of(s, op, args, false);
 }
 
 /* ---- the rule ---- */
@@ -148,6 +154,7 @@ static const struct ladder ladders[] = {
       {16, "attn_out_bf16_q8_0_16"},
       {32, "attn_out_bf16_q8_0_32"}}},
     {&op_moe, DTYPE_MXFP4, 8, {{1, "moe_up_row"}}},
+    {&op_moe, DTYPE_MXFP4, 9, {{1, "moe_up_row"}}},
     {&op_moe_down, DTYPE_MXFP4, 9, {{2, "moe_down_f32_2"}, {ROWS_MAX, "moe_down_bf16_8"}}},
     {&op_moe_up, DTYPE_MXFP4, 9, {{2, "moe_up_f32_2"}, {ROWS_MAX, "moe_up_bf16_8"}}},
 };
@@ -198,6 +205,27 @@ static void choices_can_be_forced(void **state)
         assert_int_equal(chooser_force(&s.chooser, forces[i].force), SOL_OK);
         void *args = make_args(s.arena, forces[i].op, forces[i].dtype, forces[i].rows);
         assert_string_equal(first_kernel(&s, forces[i].op, args), forces[i].kernel);
+        close_stage(&s);
+    }
+}
+
+/* Pairs of blocks are clusters: the usual ones where there are such, and nothing elsewhere. */
+static void pairs_need_clusters(void **state)
+{
+    (void)state;
+    static const struct {
+        int major;
+        const char *force, *last;
+    } cases[] = {{9, NULL, "moe_down_row_pair"},
+                 {9, "moe=moe_row_cuda:single", "moe_down_row"},
+                 {8, NULL, "moe_down_row"},
+                 {8, "moe=moe_row_cuda:pair", "moe_down_row"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct stage s;
+        open_stage(&s, cases[i].major);
+        if (cases[i].force) assert_int_equal(chooser_force(&s.chooser, cases[i].force), SOL_OK);
+        void *args = make_args(s.arena, &op_moe, DTYPE_MXFP4, 1);
+        assert_string_equal(kernel_of(&s, &op_moe, args, true), cases[i].last);
         close_stage(&s);
     }
 }
@@ -403,6 +431,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(kernels_by_rows),
         cmocka_unit_test(choices_can_be_forced),
+        cmocka_unit_test(pairs_need_clusters),
         cmocka_unit_test(a_search_sees_choices),
         cmocka_unit_test(other_architectures_are_refused),
         cmocka_unit_test(all_architectures_are_tested),

@@ -497,7 +497,6 @@ static void test_room(void **state)
             assert_true(asked[i].variant->can_run(asked[i].args, &device, why));
             assert_true(choices->serves(asked[i].args, &device, 0));
             assert_int_equal(choices->serves(asked[i].args, &device, 1), k == 256);
-            assert_int_equal(choices->usual(asked[i].args, &device), k == 256);
         }
     }
     gpu_close(gpu);

@@ -435,10 +435,10 @@ template <int TYPE> __device__ inline void decode(const attention_kernel_args &a
     /* Positions and sequences are those of the whole step: no kernel writes them. Neither do kernels of
      * this step write positions before those of its rows. */
     list_rows(a, rows);
-    /* Without work, and without waiting: a block of the next kernel takes the place the sooner. It may
-     * begin before this one has its input, which the kernel before has begun to make: what that one waited
-     * for is there. */
+    /* The next kernel may begin while the one before this still runs: that one has waited, so that what
+     * came before it has ended, and who follows attention reads nothing of either before it waits. */
     let_next_start();
+    /* Without work, and without waiting: a block of the next kernel takes the place the sooner. */
     if ((int)blockIdx.x >= rows.before[a.rows] * (int)a.cache.n_kv_heads) return;
     block_source ahead;
     ahead.start(a, rows);

@@ -1,6 +1,6 @@
 // spills: attn_in_two 56
-/* Everything before attention, for one row or two, exact: norm, projections, rotation, the cache's new entry. A block
- * owns 8 pairs of features that rotate together (d and d + head_dim / 2 of one head): the product has
+/* Everything before attention, for one row or two, exact: norm, projections, rotation, the cache's new
+ * entries. A block owns 8 pairs of features that rotate together (d and d + head_dim / 2 of one head): the product has
  * the first of each as its rows g, the second as rows g + 8. */
 #include "attn_in/attn_in_args.h"
 #include "cache.cuh"

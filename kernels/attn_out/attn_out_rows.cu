@@ -1,5 +1,5 @@
 /* The output projection into the residual stream, for 2 to 32 rows. A pair of blocks owns T tiles of
- * features, each of them half of the columns; the second block's sums go to the first. */
+ * features, each block half of the columns; the second block's sums go to the first. */
 #include "attn_out/attn_out_rows_args.h"
 #include "gemm/stream_rows.cuh"
 
@@ -23,7 +23,7 @@ __device__ inline void add_product(const stream_added_args &a)
         product.weights[i].set(a.w, a.scales, a.k, min(low, n - 1), min(low + 8, n - 1));
     }
     product.open_weights((uint32_t)a.k, rank * half, rank ? steps : half);
-    /* What the block's first results begin with: the kernel before does not write it. */
+    /* What the block's first results begin with: neither attention writes it nor the kernel before that. */
     uint32_t at = threadIdx.x % EACH, feature = first + at, r = threadIdx.x / EACH;
     bool inside = feature < n;
     float bias = a.bias && inside ? a.bias[feature] : 0, start = 0;

@@ -9,8 +9,8 @@ enum {
     MOE_UP_PAIRS = 3,
     MOE_UP_THREADS = 384,
     MOE_UP_HIDDEN_MAX = 8 * MOE_UP_THREADS,
-    MOE_DOWN_SLOTS =
-        4, /* experts of a row at most: a block's of down, or half of them each of a pair's */
+    /* Experts of a row at most: those of a block of down, of a pair half of them each. */
+    MOE_DOWN_SLOTS = 4,
 };
 
 /* Weights in MXFP4 tiles, as struct moe_args (src/ops/args.h). */

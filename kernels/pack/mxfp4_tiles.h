@@ -21,9 +21,9 @@ enum { MXFP4_ZERO = 0, MXFP4_NO_SCALE = 127 /* 1 */ };
 #define MXFP4_MAGNITUDES 0x01c001c0u
 
 /* Pair `pair` of a word as two bf16, their values times 2^-126: exact, the smallest being
- * subnormal. Two shifts, and an exclusive or and a mask in one instruction: no word holds four
- * pairs such that a shift and a mask uncover each. Shifts to the left are a multiplier's work, so
- * there is but one to the right. */
+ * subnormal. Shifts to the left are a multiplier's work, one to the right and the masks another
+ * unit's. No word holds four pairs such that a shift and a mask uncover each; for two of them it is
+ * the exclusive or of two shifts, which a mask joins in one instruction. */
 static inline SOL_DEVICE uint32_t mxfp4_pair(uint32_t w, int pair)
 {
     const uint32_t kept = MXFP4_SIGNS | MXFP4_MAGNITUDES;
@@ -40,8 +40,8 @@ static inline SOL_DEVICE uint32_t mxfp4_pair(uint32_t w, int pair)
 }
 
 /* The word of one code and seven zeros. Words are linear: the exclusive or of eight such has all
- * codes. Each line adds bits that the pair in question lacks when those are taken off that already
- * lie where it is uncovered. */
+ * codes. Pairs 1 and 2 lie in it as they are. Each further line adds bits of pair 0 or 3, less what
+ * already lies where mxfp4_pair would take it for a part of them. */
 static inline SOL_DEVICE uint32_t mxfp4_word(uint32_t code, int pair, int half)
 {
     uint32_t pairs[4] = {0, 0, 0, 0}, w;

@@ -375,16 +375,17 @@ void gpu_put(struct gpu_stream *stream, const char *image, const char *function,
 /* How many blocks an SM has room for, whatever they share. */
 static int blocks_beside(const struct gpu_kernel *k, int threads)
 {
-    enum { THREADS = 2048, REGISTERS = 65536, ROUNDED = 8 };
+    enum { THREADS = 2048, BLOCKS = 32, REGISTERS = 65536, ROUNDED = 8 };
     int each = (k->info.registers + ROUNDED - 1) / ROUNDED * ROUNDED * threads;
-    int most = THREADS / threads;
+    int most = THREADS / threads < BLOCKS ? THREADS / threads : BLOCKS;
     return each && REGISTERS / each < most ? REGISTERS / each : most;
 }
 
 /* An SM divides its memory between shared and first cache, and must have ended all of its blocks to
  * divide it anew. Left to the driver each kernel has a division of its own, and where one took much
  * the next ones, which start early, run with little cache. So all that can have the same, 100 KiB,
- * and others the least that holds their blocks. Percent of all; 0: what the driver likes. */
+ * and others the least that holds their blocks. Percent of all; 0: what the driver likes, also
+ * where an SM has less than 200 KiB. */
 static int shared_wish(const struct gpu_kernel *k, const struct gpu_launch *launch)
 {
     enum { KIB = 1024, RESERVED = KIB /* of a block */ };

@@ -54,7 +54,7 @@ static inline bool few_rows_any(const struct tensor *t, char why[OP_REASON_MAX])
     return false;
 }
 
-/* What kernels for a single row read of dense weights. */
+/* What kernels for one row or two read of dense weights. */
 static inline bool few_rows_dense(const struct tensor *t, char why[OP_REASON_MAX])
 {
     return few_rows_bf16(t) || few_rows_q8_0(t)

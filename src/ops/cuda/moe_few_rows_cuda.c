@@ -16,11 +16,10 @@ static const struct kind rounded_kinds[] = {
     {8, "moe_up_bf16_8", "moe_down_bf16_8"},
     {16, "moe_up_bf16_16", "moe_down_bf16_16"},
 };
-static const char *const kind_names[] = {"8_columns", "16_columns"};
-
 /* How many rows an expert has is known on the GPU alone. One with more than there are columns is
- * read again, which costs less than columns for all that few need: 8 are the usual ones (H200, a
- * mean of 8 rows: 179 us, with 16 columns 215). */
+ * read again, which costs less than columns for all that few need: the first is the usual one
+ * (H200, a mean of 8 rows: 179 us, with 16 columns 215). */
+static const char *const kind_names[] = {"8_columns", "16_columns"};
 
 /* Bytes of shared memory of a block that multiplies `matrices`, and whether the device has so many:
  * 16 columns of 2880 take 110 KB, which Hopper has and consumer cards lack. */
@@ -40,10 +39,13 @@ static bool has_room(int kind, int64_t k, int matrices, const struct op_device *
            (size_t)gpu_info(device->gpu)->shared_per_block;
 }
 
-static bool suits(int64_t rows, const struct tensor *w, char why[OP_REASON_MAX])
+static bool suits(int64_t rows, const struct tensor *w, const struct op_device *device,
+                  char why[OP_REASON_MAX])
 {
-    if (rows <= FEW_ROWS_AN_EXPERT * w->groups) return true;
-    snprintf(why, OP_REASON_MAX, "more than %d rows an expert on average", FEW_ROWS_AN_EXPERT);
+    int most = op_arch_fits(&moe_many_cuda.arch, device->gpu) ? FEW_ROWS_AN_EXPERT
+                                                              : FEW_ROWS_AN_EXPERT_ELSE;
+    if (rows <= most * w->groups) return true;
+    snprintf(why, OP_REASON_MAX, "more than %d rows an expert on average", most);
     return false;
 }
 
@@ -131,8 +133,7 @@ static void run_up_exact(const struct op_context *context, const void *args)
 static bool suits_up(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
 {
     const struct moe_up_args *a = args;
-    (void)device;
-    return suits(routing_rows(&a->routing, a->m * a->top_k, a->gate.groups), &a->gate, why);
+    return suits(routing_rows(&a->routing, a->m * a->top_k, a->gate.groups), &a->gate, device, why);
 }
 
 static bool serves_up(const void *args, const struct op_device *device, int choice)
@@ -238,8 +239,7 @@ static void run_down_exact(const struct op_context *context, const void *args)
 static bool suits_down(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
 {
     const struct moe_down_args *a = args;
-    (void)device;
-    return suits(routing_rows(&a->routing, a->m * a->top_k, a->down.groups), &a->down, why);
+    return suits(routing_rows(&a->routing, a->m * a->top_k, a->down.groups), &a->down, device, why);
 }
 
 static bool serves_down(const void *args, const struct op_device *device, int choice)

@@ -26,13 +26,17 @@ enum {
      * rows 14703 and 14466, 32 rows 17983 and 18607. */
     FEW_ROWS_BEST = 16,
     /* Rows an expert on average up to which moe_up_rows_cuda and moe_down_rows_cuda are faster than
-     * moe_many_cuda. H200, 32 experts: 4 rows each 130 us, 8 rows each 179 and 163. */
+     * moe_many_cuda. H200, 32 experts of 8 rows each: 179 us and 163; of 4 rows each theirs 130. */
     FEW_ROWS_AN_EXPERT = 6,
+    FEW_ROWS_AN_EXPERT_ELSE = 8, /* where that one does not run */
     /* And from which on moe_i8_cuda is faster than moe_many_cuda. H200, 32 experts: a prompt of
      * 512, 64 rows each, 52.1k and 55.2k t/s; 256 rows each 494 and 731 us. Between, nothing is
      * measured of these kernels; those before them met at 96 rows (345 and 349 us). */
     I8_ROWS_AN_EXPERT = 96,
 };
+
+/* Where it runs, it takes over from the kernels of few rows. */
+extern const struct op_variant moe_many_cuda;
 
 /* Whether the products of few rows, `together` at a time, are put as no more blocks than run at a
  * time: then they take one tile's time, 3 to 7 us on an H100, where the products of many rows take
