@@ -1,6 +1,6 @@
 /* MXFP4 and Q8_0 in tiles as kernels read them: every element where its lane, word and pair are, by
  * the layouts that kernels/pack/mxfp4_tiles.h and q8_0_tiles.h state; of MXFP4 its bits those that
- * make a bf16 by shifts and masks. */
+ * make a bf16 by shifts, an exclusive or and a mask. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,10 +17,8 @@
 /* The pair as a kernel makes it: two bf16, 2^-126 times the values. */
 static uint32_t pair_of(uint32_t word, uint32_t pair)
 {
-    const uint32_t sign = 0x80008000u, rest = 0x01c001c0u;
-    if (pair == 0) return (word & rest) | (word << 4 & sign);
-    if (pair < 3) return word << 3 * pair & (sign | rest);
-    return (word >> 7 & rest) | (word << 5 & sign);
+    const uint32_t shifted[] = {word ^ word << 5, word << 3, word << 6, word >> 7 ^ word << 4};
+    return shifted[pair] & 0x81c081c0u;
 }
 
 static float from_bits(uint32_t bits)
