@@ -81,7 +81,7 @@ enum {                               /* cuda_launch_attribute.id */
        CUDA_LAUNCH_COOPERATIVE = 2,  /* value.flag 1: all blocks run at the same time, or none */
        CUDA_LAUNCH_CLUSTER = 4,      /* value.cluster: blocks a cluster */
        CUDA_LAUNCH_PROGRAMMATIC = 6, /* value.flag 1: may begin while the kernel before it ends */
-       CUDA_LAUNCH_SHARED = 14,      /* value.flag: percent of an SM's memory that is shared, a wish */
+       CUDA_LAUNCH_SHARED = 14, /* value.flag: percent of an SM's memory that is shared, a wish */
 };
 struct cuda_launch_attribute {
     int id;
