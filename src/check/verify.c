@@ -71,6 +71,7 @@ static enum sol_status trial_run(const struct trial *t, const struct chooser *ch
     SOL_TRY(plan_create(chooser, &plan));
     plan_call(plan, t->op, t->args);
     enum sol_status status = plan_finish(plan);
+    if (status == SOL_OK) status = plan_spoil(plan, context->stream);
     if (status == SOL_OK) status = plan_run(plan, context, false, NULL);
     if (chooser->device.gpu) {
         enum sol_status waited = gpu_wait(context->stream);

@@ -286,6 +286,23 @@ enum sol_status plan_finish(struct plan *plan)
     return expand(plan, false);
 }
 
+enum sol_status plan_spoil(struct plan *plan, struct gpu_stream *stream)
+{
+    enum { SPOILT = 0xff };
+    if (!plan->memory) return SOL_OK;
+    if (!plan->chooser.device.gpu) {
+        memset(plan->memory, SPOILT, plan->size);
+        return SOL_OK;
+    }
+    void *bytes = malloc(plan->size);
+    if (!bytes) return status_set(SOL_E_MEMORY, "no memory for %zu bytes of scratch", plan->size);
+    memset(bytes, SPOILT, plan->size);
+    enum sol_status status = gpu_copy_in(stream, plan->memory, bytes, plan->size);
+    enum sol_status waited = gpu_wait(stream);
+    free(bytes);
+    return status == SOL_OK ? waited : status;
+}
+
 enum sol_status plan_finish_dry(struct plan *plan)
 {
     return expand(plan, false);

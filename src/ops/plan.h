@@ -58,6 +58,9 @@ struct matrix plan_scratch_of(struct plan *plan, enum dtype dtype, int64_t rows,
 
 /* Ends the list: chooses variants, and reserves what they need. */
 enum sol_status plan_finish(struct plan *plan);
+/* Behind plan_finish: scratch and workspaces get bytes of 0xff, which are NaN in all formats, so
+ * that a kernel that reads what nobody wrote is seen. */
+enum sol_status plan_spoil(struct plan *plan, struct gpu_stream *stream);
 /* The same without taking memory: to be looked at, not run. */
 enum sol_status plan_finish_dry(struct plan *plan);
 /* Behind plan_finish: what passes between two kernels lies in bf16 where the one behind rounds it
