@@ -1,5 +1,5 @@
-/* What the kernels of attn_in for few rows share: those of one row
- * or two (kernels/attn_in/attn_in.cu) and of several (attn_in_rows.cu). */
+/* What the kernels of attn_in for few rows share: those of one row or two
+ * (kernels/attn_in/attn_in.cu) and of several (attn_in_rows.cu). */
 #ifndef OPS_CUDA_ATTN_IN_CUDA_H
 #define OPS_CUDA_ATTN_IN_CUDA_H
 
