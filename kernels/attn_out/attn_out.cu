@@ -83,7 +83,6 @@ ADD(attn_out_add_q8_0_two, q8_0_weights, 2, 2)
 enum {
     BLOCKS = ATTN_OUT_CLUSTER,
     HIDDEN_MAX = ATTN_OUT_HIDDEN_MAX,
-    EXPERTS_MAX = ATTN_OUT_EXPERTS_MAX,
     SLOTS_MAX = ATTN_OUT_SLOTS_MAX,
     LOADS = HIDDEN_MAX / 2 / 4 / WARP, /* of a lane, for half a row */
 };
@@ -215,14 +214,14 @@ __device__ inline void put_logit(const half_row<QUAD> &router, const float *row,
     if (threadIdx.x % WARP == 0) put_at(parts + item, sum, barrier, 0);
 }
 
-/* HELD items of each warp are in registers before the row is there. */
-template <class QUAD, int THREADS, int HELD>
+/* EXPERTS at most; HELD items of each warp are in registers before the row is there. */
+template <class QUAD, int EXPERTS, int THREADS, int HELD>
 __device__ inline void route_row(const attn_out_kernel_args &a)
 {
     enum { WARPS = THREADS / WARP, STRIDE = BLOCKS * WARPS, CHUNKS = (HIDDEN_MAX / 8 + THREADS - 1) / THREADS };
     __shared__ __align__(16) float row[HIDDEN_MAX];
-    __shared__ float2 parts[EXPERTS_MAX];
-    __shared__ float bias[EXPERTS_MAX], scratch[WARP];
+    __shared__ float2 parts[EXPERTS];
+    __shared__ float bias[EXPERTS], scratch[WARP];
     held_row<CHUNKS, THREADS> normed;
     __shared__ uint64_t there;
     half_row<QUAD> router[HELD];
@@ -271,7 +270,7 @@ __device__ inline void route_row(const attn_out_kernel_args &a)
     barrier_wait_cluster(barrier, 0);
     choice chosen = {0, 0};
     if (threadIdx.x < WARP)
-        chosen = choose<EXPERTS_MAX>([&](int i) { return (parts[i].x + parts[i].y) * scale + bias[i]; },
+        chosen = choose<EXPERTS>([&](int i) { return (parts[i].x + parts[i].y) * scale + bias[i]; },
                                      (int)a.n_experts, (int)a.top_k);
     if (a.m == 1)
         put_routing(a, chosen);
@@ -281,15 +280,15 @@ __device__ inline void route_row(const attn_out_kernel_args &a)
 
 #endif
 
-#define ROUTE(name, quad, threads, held, registers)                                                 \
+#define ROUTE(name, quad, experts, threads, held, registers)                                        \
     extern "C" __global__ void __maxnreg__(registers)                                               \
         name(const __grid_constant__ attn_out_kernel_args a)                                        \
     {                                                                                               \
-        FROM_SM_90(route_row<quad, threads, held>(a));                                              \
+        FROM_SM_90(route_row<quad, experts, threads, held>(a));                                     \
     }
 
-/* Up to ATTN_OUT_EXPERTS_FEW experts, and more: so that a block fits an SM beside one of the projection. */
-ROUTE(attn_out_route_f32, float4, ATTN_OUT_THREADS, 1, 128)
-ROUTE(attn_out_route_bf16, uint2, ATTN_OUT_THREADS, 1, 128)
-ROUTE(attn_out_route_f32_many, float4, ATTN_OUT_THREADS_MANY, 1, 80)
-ROUTE(attn_out_route_bf16_many, uint2, ATTN_OUT_THREADS_MANY, 2, 80)
+/* A block fits an SM beside one of the projection. */
+ROUTE(attn_out_route_f32, float4, ATTN_OUT_EXPERTS_FEW, ATTN_OUT_THREADS, 1, 128)
+ROUTE(attn_out_route_bf16, uint2, ATTN_OUT_EXPERTS_FEW, ATTN_OUT_THREADS, 1, 128)
+ROUTE(attn_out_route_f32_many, float4, ATTN_OUT_EXPERTS_MAX, ATTN_OUT_THREADS_MANY, 1, 80)
+ROUTE(attn_out_route_bf16_many, uint2, ATTN_OUT_EXPERTS_MAX, ATTN_OUT_THREADS_MANY, 2, 80)

@@ -11,7 +11,7 @@ enum {
     ATTN_OUT_THREADS = 256, /* of a block, up to ATTN_OUT_EXPERTS_FEW experts; else */
     ATTN_OUT_THREADS_MANY = 512,
     ATTN_OUT_EXPERTS_FEW = 32,
-    ATTN_OUT_EXPERTS_MAX = 256,
+    ATTN_OUT_EXPERTS_MAX = 128,
     ATTN_OUT_HIDDEN_MAX = 3072,
     ATTN_OUT_SLOTS_MAX = 256, /* choices of all rows */
 };

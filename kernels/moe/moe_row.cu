@@ -1,4 +1,4 @@
-/* The experts of one row, exact: gate, up and swiglu, then the down projections, weighted, into the
+/* The experts of one row or two, exact: gate, up and swiglu, then the down projections, weighted, into the
  * residual stream. Between the two, activations lie as the columns that the second product reads: they are
  * cut into parts once, where they are made, and not by every block that needs them. */
 #include "gemm/few_rows.cuh"
@@ -8,7 +8,7 @@
 enum { PARTS = FEW_ROWS_PARTS };
 typedef mxfp4_weights weights;
 
-/* The columns of a row's slot. */
+/* The columns of a slot, counted over all rows. */
 __device__ inline char *act_of(const moe_row_args &a, uint32_t slot)
 {
     return a.act + (int64_t)slot * (PARTS * column_bytes<weights>(a.intermediate));
@@ -16,8 +16,8 @@ __device__ inline char *act_of(const moe_row_args &a, uint32_t slot)
 
 /* ---- gate, up and swiglu ---- */
 
-/* blockIdx.y is the slot; 4 warps share a pair of tiles, the same features of gate and of up, along the
- * columns. All blocks run at the same time. */
+/* blockIdx.y is the slot and blockIdx.z the row; 4 warps share a pair of tiles, the same features of gate and of up, along the
+ * columns. All blocks of a row run at the same time. */
 extern "C" __global__ void __launch_bounds__(MOE_UP_THREADS, 2)
     moe_up_row(const __grid_constant__ moe_row_args a)
 {
@@ -27,11 +27,12 @@ extern "C" __global__ void __launch_bounds__(MOE_UP_THREADS, 2)
     dot<weights, 2, SPLITS, DEPTH> product;
     uint32_t warp = threadIdx.x / WARP, split = warp % SPLITS, units = unit_count(a.hidden);
     uint32_t tiles = tile_count(TILES_MXFP4, a.intermediate), tile = blockIdx.x * PAIRS + warp / SPLITS;
+    uint32_t slot = blockIdx.z * gridDim.y + blockIdx.y;
     wait_for_input();
     let_next_start();
     held_row<1, THREADS> x;
-    x.take(a.normed, a.hidden);
-    uint32_t expert = (uint32_t)a.expert[blockIdx.y];
+    x.take(a.normed + blockIdx.z * a.hidden, a.hidden);
+    uint32_t expert = (uint32_t)a.expert[slot];
     if (tile < tiles) {
         product.weights[0].set(a.gate, a.gate_scales, a.hidden, expert * tiles + tile);
         product.weights[1].set(a.up, a.up_scales, a.hidden, expert * tiles + tile);
@@ -55,7 +56,7 @@ extern "C" __global__ void __launch_bounds__(MOE_UP_THREADS, 2)
     partial[1][warp].put<weights>(sum[1]);
     __syncthreads();
     uint32_t bytes = column_bytes<weights>(a.intermediate), all = unit_count(a.intermediate) * UNIT_COLUMNS;
-    char *act = act_of(a, blockIdx.y);
+    char *act = act_of(a, slot);
     /* Zeros behind the last feature: weights are there, and zeros too. */
     if (blockIdx.x == 0 && a.intermediate + threadIdx.x < all)
         put_value<weights, PARTS>(act, bytes, (uint32_t)a.intermediate + threadIdx.x, 0);
@@ -67,9 +68,9 @@ extern "C" __global__ void __launch_bounds__(MOE_UP_THREADS, 2)
 
 /* ---- down ---- */
 
-/* A block owns 16 features of some of the experts: a pair of blocks has all of them where there are
- * clusters, else one block; its warps share the experts, and each expert's columns. All blocks run at the
- * same time.
+/* blockIdx.y is the row. A block owns 16 features of some of the experts: a pair of blocks has all of them where there are
+ * clusters, else one block; its warps share the experts, and each expert's columns. All blocks of a row
+ * run at the same time.
  *
  * Which experts were chosen is read before the kernel before has ended, so that their weights are on
  * the way early: whoever chose them must have ended before that one began, as the router does, which
@@ -86,10 +87,11 @@ template <int SLOTS, int DEPTH, bool PAIR> __device__ inline void moe_down(const
     uint32_t own = warp / SPLITS, split = warp % SPLITS, first = pair.rank() * SLOTS, slot = first + own;
     uint32_t tile = PAIR ? blockIdx.x / FEW_ROWS_PAIR : blockIdx.x;
     bool works = slot < top_k;
+    const int32_t *expert = a.expert + blockIdx.y * top_k;
     pair.begin();
     if (works) {
         product.weights[0].set(a.down, a.down_scales, a.intermediate,
-                               (int64_t)__ldcg(a.expert + slot) * tile_count(TILES_MXFP4, a.hidden) + tile);
+                               (int64_t)__ldcg(expert + slot) * tile_count(TILES_MXFP4, a.hidden) + tile);
         product.open(split, units);
     }
     /* The first threads finish the block's features: what they need then is fetched now. */
@@ -99,16 +101,16 @@ template <int SLOTS, int DEPTH, bool PAIR> __device__ inline void moe_down(const
 #pragma unroll
     for (int j = 0; j < SLOTS; j++) {
         if (!finishes || first + j >= top_k) continue;
-        if (a.down_bias) bias[j] = a.down_bias[__ldcg(a.expert + first + j) * a.hidden + feature];
-        weight[j] = __ldcg(a.weight + first + j);
+        if (a.down_bias) bias[j] = a.down_bias[__ldcg(expert + first + j) * a.hidden + feature];
+        weight[j] = __ldcg(a.weight + blockIdx.y * top_k + first + j);
     }
     pair.ready(FEATURES);
     wait_for_input();
     let_next_start();
-    float total = finishes && first == 0 ? a.x[feature] : 0;
+    float *x = a.x + blockIdx.y * a.hidden + feature, total = finishes && first == 0 ? *x : 0;
     float sum[1][4] = {{0, 0, 0, 0}};
     if (works)
-        product.template run<AHEAD>(sum, lane_column<weights>(act_of(a, slot), a.intermediate, PARTS), split,
+        product.template run<AHEAD>(sum, lane_column<weights>(act_of(a, blockIdx.y * top_k + slot), a.intermediate, PARTS), split,
                                     units);
     partial[warp].template put<weights>(sum[0]);
     __syncthreads();
@@ -119,7 +121,7 @@ template <int SLOTS, int DEPTH, bool PAIR> __device__ inline void moe_down(const
         float y = total_of<PARTS, SPLITS>(partial + j * SPLITS, (int)threadIdx.x, 0);
         total += weight[j] * (y + bias[j]);
     }
-    if (threadIdx.x < FEATURES && pair.join(threadIdx.x, total) && finishes) a.x[feature] = total;
+    if (threadIdx.x < FEATURES && pair.join(threadIdx.x, total) && finishes) *x = total;
 }
 
 extern "C" __global__ void __launch_bounds__(FEW_ROWS_THREADS, 2)

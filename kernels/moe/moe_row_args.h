@@ -1,4 +1,4 @@
-/* Arguments of the kernels for the experts of one row, shared by host and device. */
+/* Arguments of the kernels for the experts of one row or two, shared by host and device. */
 #ifndef KERNELS_MOE_MOE_ROW_ARGS_H
 #define KERNELS_MOE_MOE_ROW_ARGS_H
 
@@ -16,14 +16,14 @@ enum {
 /* Weights in MXFP4 tiles, as struct moe_args (src/ops/args.h). */
 struct moe_row_args {
     int64_t hidden, intermediate, top_k;
-    const float *normed; /* [hidden] */
+    const float *normed; /* [rows][hidden] */
     const void *gate, *gate_scales, *up, *up_scales, *down, *down_scales;
     const float *gate_bias, *up_bias; /* [n_experts][intermediate] */
     const float *down_bias;           /* [n_experts][hidden] */
-    const float *weight;              /* [top_k] */
-    const int32_t *expert;            /* [top_k] */
-    char *act; /* [top_k][FEW_ROWS_PARTS] columns (few_rows.cuh) of intermediate */
-    float *x;  /* [hidden], in place */
+    const float *weight;              /* [rows][top_k] */
+    const int32_t *expert;            /* likewise */
+    char *act; /* [rows][top_k][FEW_ROWS_PARTS] columns (few_rows.cuh) of intermediate */
+    float *x;  /* [rows][hidden], in place */
     float alpha, limit;
 };
 SOL_STATIC_ASSERT(sizeof(struct moe_row_args) == 144, "host and device agree");

@@ -19,7 +19,7 @@ bool attn_out_routes(const struct attn_out_args *a, char why[OP_REASON_MAX])
     if (a->hidden % 8 || a->hidden > ATTN_OUT_HIDDEN_MAX)
         return few_rows_refuse(why, "a row of more than 3072, or no multiple of 8");
     if (a->n_experts > ATTN_OUT_EXPERTS_MAX || a->top_k > ROUTE_TOP_K_MAX)
-        return few_rows_refuse(why, "more than 256 experts, or 8 of them at a time");
+        return few_rows_refuse(why, "more than 128 experts, or 8 of them at a time");
     if (a->m * a->top_k > ATTN_OUT_SLOTS_MAX) return few_rows_refuse(why, "more than 256 choices");
     if (!few_rows_aligned(a->x.data) || !few_rows_aligned(a->norm) ||
         !few_rows_aligned(a->router.data) || !few_rows_aligned(a->normed.data))

@@ -1,4 +1,4 @@
-/* The experts of one row in two kernels, exact (kernels/moe/moe_row.cu). */
+/* The experts of one row or two in two kernels, exact (kernels/moe/moe_row.cu). */
 #include "gpu/kernel.h"
 #include "moe/moe_row_args.h"
 #include "ops/args.h"
@@ -9,7 +9,7 @@ static bool can_run(const void *args, const struct op_device *device, char why[O
     const struct moe_args *a = args;
     const struct tensor *const weights[] = {&a->gate, &a->up, &a->down};
     (void)device;
-    if (!few_rows_just(a->m, 1, why)) return false;
+    if (a->m > 2) return few_rows_refuse(why, "more than two rows");
     if (a->routing.some_of) return few_rows_refuse(why, "some experts are other ranks'");
     for (int i = 0; i < 3; i++)
         if (!few_rows_mxfp4(weights[i]))
@@ -38,7 +38,7 @@ static size_t workspace(const void *args, int workers)
 {
     const struct moe_args *a = args;
     (void)workers;
-    return (size_t)a->top_k * FEW_ROWS_PARTS * few_rows_column(a->intermediate, LAYOUT_TILES);
+    return (size_t)(a->m * a->top_k) * FEW_ROWS_PARTS * few_rows_column(a->intermediate, LAYOUT_TILES);
 }
 
 static void run(const struct op_context *context, const void *args)
@@ -71,7 +71,7 @@ static void run(const struct op_context *context, const void *args)
     gpu_put(
         context->stream, "moe/moe_row.cu", "moe_up_row",
         &(struct gpu_launch){
-            .grid = {((unsigned)a->intermediate + up - 1) / up, (unsigned)a->top_k},
+            .grid = {((unsigned)a->intermediate + up - 1) / up, (unsigned)a->top_k, (unsigned)a->m},
             .block = {MOE_UP_THREADS},
             .shared_bytes = (unsigned)(FEW_ROWS_PARTS * few_rows_column(a->hidden, LAYOUT_TILES)),
             .overlaps = true,
@@ -79,7 +79,7 @@ static void run(const struct op_context *context, const void *args)
         &k);
     gpu_put(context->stream, "moe/moe_row.cu", pair ? "moe_down_row_pair" : "moe_down_row",
             &(struct gpu_launch){
-                .grid = {blocks * (((unsigned)a->hidden + tile - 1) / tile)},
+                .grid = {blocks * (((unsigned)a->hidden + tile - 1) / tile), (unsigned)a->m},
                 .block = {FEW_ROWS_THREADS},
                 .cluster = pair ? FEW_ROWS_PAIR : 0,
                 .overlaps = true,
@@ -89,7 +89,7 @@ static void run(const struct op_context *context, const void *args)
 
 const struct op_variant moe_row_cuda = {
     .name = "moe_row_cuda",
-    .summary = "one row: gate, up and swiglu in one kernel, down, weighted sum and residual in one",
+    .summary = "one row or two: gate, up and swiglu in one kernel, down, weighted sum and residual in one",
     .target = TARGET_CUDA,
     .arch = {.major = 8},
     .can_run = can_run,
