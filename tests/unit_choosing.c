@@ -153,8 +153,8 @@ static const struct ladder ladders[] = {
       {8, "attn_out_bf16_q8_0_8"},
       {16, "attn_out_bf16_q8_0_16"},
       {32, "attn_out_bf16_q8_0_32"}}},
-    {&op_moe, DTYPE_MXFP4, 8, {{1, "moe_up_row"}}},
-    {&op_moe, DTYPE_MXFP4, 9, {{1, "moe_up_row"}}},
+    {&op_moe, DTYPE_MXFP4, 8, {{1, "moe_up_row"}, {2, "moe_up_two"}, {ROWS_MAX, "moe_up_bf16_8"}}},
+    {&op_moe, DTYPE_MXFP4, 9, {{1, "moe_up_row"}, {2, "moe_up_two"}, {ROWS_MAX, "moe_up_bf16_8"}}},
     {&op_moe_down, DTYPE_MXFP4, 9, {{2, "moe_down_f32_2"}, {ROWS_MAX, "moe_down_bf16_8"}}},
     {&op_moe_up, DTYPE_MXFP4, 9, {{2, "moe_up_f32_2"}, {ROWS_MAX, "moe_up_bf16_8"}}},
 };
@@ -214,17 +214,19 @@ static void pairs_need_clusters(void **state)
 {
     (void)state;
     static const struct {
-        int major;
+        int major, rows;
         const char *force, *last;
-    } cases[] = {{9, NULL, "moe_down_row_pair"},
-                 {9, "moe=moe_row_cuda:single", "moe_down_row"},
-                 {8, NULL, "moe_down_row"},
-                 {8, "moe=moe_row_cuda:pair", "moe_down_row"}};
+    } cases[] = {{9, 1, NULL, "moe_down_row_pair"},
+                 {9, 1, "moe=moe_row_cuda:single", "moe_down_row"},
+                 {8, 1, NULL, "moe_down_row"},
+                 {8, 1, "moe=moe_row_cuda:pair", "moe_down_row"},
+                 {9, 2, NULL, "moe_down_two_pair"},
+                 {8, 2, NULL, "moe_down_two"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct stage s;
         open_stage(&s, cases[i].major);
         if (cases[i].force) assert_int_equal(chooser_force(&s.chooser, cases[i].force), SOL_OK);
-        void *args = make_args(s.arena, &op_moe, DTYPE_MXFP4, 1);
+        void *args = make_args(s.arena, &op_moe, DTYPE_MXFP4, cases[i].rows);
         assert_string_equal(kernel_of(&s, &op_moe, args, true), cases[i].last);
         close_stage(&s);
     }

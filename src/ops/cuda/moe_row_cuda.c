@@ -38,7 +38,8 @@ static size_t workspace(const void *args, int workers)
 {
     const struct moe_args *a = args;
     (void)workers;
-    return (size_t)(a->m * a->top_k) * FEW_ROWS_PARTS * few_rows_column(a->intermediate, LAYOUT_TILES);
+    return (size_t)(a->m * a->top_k) * FEW_ROWS_PARTS *
+           few_rows_column(a->intermediate, LAYOUT_TILES);
 }
 
 static void run(const struct op_context *context, const void *args)
@@ -68,18 +69,22 @@ static void run(const struct op_context *context, const void *args)
     const unsigned up = MOE_UP_PAIRS * FEW_ROWS_FEATURES, tile = FEW_ROWS_FEATURES;
     const bool pair = context->choice == PAIR;
     const unsigned blocks = pair ? FEW_ROWS_PAIR : 1;
-    gpu_put(
-        context->stream, "moe/moe_row.cu", "moe_up_row",
-        &(struct gpu_launch){
-            .grid = {((unsigned)a->intermediate + up - 1) / up, (unsigned)a->top_k, (unsigned)a->m},
-            .block = {MOE_UP_THREADS},
-            .shared_bytes = (unsigned)(FEW_ROWS_PARTS * few_rows_column(a->hidden, LAYOUT_TILES)),
-            .overlaps = true,
-        },
-        &k);
-    gpu_put(context->stream, "moe/moe_row.cu", pair ? "moe_down_row_pair" : "moe_down_row",
+    const size_t columns = (size_t)a->m * FEW_ROWS_PARTS * few_rows_column(a->hidden, LAYOUT_TILES);
+    static const char *const ups[] = {"moe_up_row", "moe_up_two"};
+    static const char *const downs[][2] = {
+        {[PAIR] = "moe_down_row_pair", [SINGLE] = "moe_down_row"},
+        {[PAIR] = "moe_down_two_pair", [SINGLE] = "moe_down_two"}};
+    gpu_put(context->stream, "moe/moe_row.cu", ups[a->m - 1],
             &(struct gpu_launch){
-                .grid = {blocks * (((unsigned)a->hidden + tile - 1) / tile), (unsigned)a->m},
+                .grid = {((unsigned)a->intermediate + up - 1) / up, (unsigned)a->top_k},
+                .block = {MOE_UP_THREADS},
+                .shared_bytes = (unsigned)columns,
+                .overlaps = true,
+            },
+            &k);
+    gpu_put(context->stream, "moe/moe_row.cu", downs[a->m - 1][context->choice],
+            &(struct gpu_launch){
+                .grid = {blocks * (((unsigned)a->hidden + tile - 1) / tile)},
                 .block = {FEW_ROWS_THREADS},
                 .cluster = pair ? FEW_ROWS_PAIR : 0,
                 .overlaps = true,
@@ -89,7 +94,8 @@ static void run(const struct op_context *context, const void *args)
 
 const struct op_variant moe_row_cuda = {
     .name = "moe_row_cuda",
-    .summary = "one row or two: gate, up and swiglu in one kernel, down, weighted sum and residual in one",
+    .summary =
+        "one row or two: gate, up and swiglu in one kernel, down, weighted sum and residual in one",
     .target = TARGET_CUDA,
     .arch = {.major = 8},
     .can_run = can_run,
