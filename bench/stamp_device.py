@@ -5,7 +5,8 @@ usage: bench/stamp_device.py [--sol build/sol] [--model ...] [--kernels kernels]
 
 Copies the kernels' sources, has their blocks note %globaltimer (begin; input there; activations in place; last
 weights multiplied; end) and prints one step's layers, from the end of the kernel before, in us. Stamps make a step
-5 % longer. Of a kernel with more than 1024 blocks (the head) only those are noted.
+5 % longer, and each kernel has its share: do not compare steps of different numbers of kernels by them. Of a kernel
+with more than 1024 blocks (the head) only those are noted.
 """
 import argparse
 import collections

@@ -63,6 +63,7 @@ card="-m synth:small,layers=1 --backend cuda --parallel 4 -b 16 -c 128 --copies"
     run 5 serve --port 0 $card 3
     has err 'there is no GPU 2'
     export LD_LIBRARY_PATH=$SOL_EMULATED_GPU
-    served twins $card 2 --deterministic --force attn_out=composed --force attn_add=composed --force attn_route=composed
+    served twins $card 2 --deterministic --force attn_out=composed --force attn_add=composed --force attn_route=composed \
+        --force moe=moe_row_cuda:single
 }
 exit $((failures != 0))

@@ -5,6 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -374,6 +375,53 @@ static void what_does_not_fit_is_not_measured(void **state)
     assert_true(plain.large && fastest == 0);
 }
 
+/* ---- what a call updates ---- */
+
+static enum sol_status never(void *arg)
+{
+    (void)arg;
+    fail();
+    return SOL_OK;
+}
+
+/* More than is compared: each candidate finds the input that the first one found. */
+static void long_updates_are_put_back(void **state)
+{
+    (void)state;
+    enum { ROWS = 3000, COLS = 3000 };
+    const size_t count = (size_t)ROWS * COLS;
+    const struct op *op = &op_swiglu;
+    float *gate = malloc(count * sizeof *gate), *up = malloc(count * sizeof *up);
+    assert_true(gate && up);
+    for (size_t i = 0; i < count; i++) {
+        gate[i] = (float)((double)(i % 97) / 40 - 1);
+        up[i] = (float)((double)(i % 89) / 40 - 1);
+    }
+    const struct swiglu_args args = {.m = ROWS,
+                                     .n = COLS,
+                                     .alpha = 1.702f,
+                                     .limit = 7,
+                                     .up = matrix_f32(up, ROWS, COLS),
+                                     .gate = matrix_f32(gate, ROWS, COLS)};
+    struct op_context context = {.pool = NULL};
+    struct tune_site site = {.context = &context, .renew = never};
+    struct tune_candidate candidates[TUNE_CANDIDATES_MAX] = {{0}};
+    const struct tune_calls calls = {.op = op, .args = {&args}, .n = 1};
+    struct tune_choice choice;
+    char why[OP_REASON_MAX];
+    int n = 0;
+    chooser_init(&site.chooser, 1);
+    for (int v = 0; v < op->n_variants; v++)
+        if (chooser_can_run(&site.chooser, op, v, &args, why)) candidates[n++].v = v;
+    while (n < 2) candidates[n++].v = op->n_variants; /* the reference */
+    assert_int_equal(pool_create(1, &context.pool), SOL_OK);
+    assert_int_equal(tune_measure(&site, &calls, candidates, n, 0, &choice), SOL_OK);
+    for (int i = 0; i < n; i++) assert_false(candidates[i].wrong);
+    pool_destroy(context.pool);
+    free(up);
+    free(gate);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -388,6 +436,7 @@ int main(void)
         cmocka_unit_test(failing_calls_of_training_are_reported),
         cmocka_unit_test(scratch_may_grow_into_what_is_free),
         cmocka_unit_test(what_does_not_fit_is_not_measured),
+        cmocka_unit_test(long_updates_are_put_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

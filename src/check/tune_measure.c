@@ -164,6 +164,7 @@ static enum sol_status make_room(struct tune_site *site, const struct tune_calls
 struct picture {
     const struct op_output *outputs;
     int n;
+    size_t bytes[OP_OUTPUTS_MAX]; /* of each that are kept */
     void *data[OP_OUTPUTS_MAX];
     enum op_numerics numerics;
 };
@@ -176,6 +177,32 @@ static size_t looked_at(const struct op_output *output)
     return output->bytes <= most ? output->bytes : most / row * row;
 }
 
+static struct picture picture_to_compare(const struct op_output *outputs, int n)
+{
+    struct picture p = {.outputs = outputs, .n = n, .numerics = NUMERICS_EXACT};
+    for (int i = 0; i < n; i++) p.bytes[i] = looked_at(&outputs[i]);
+    return p;
+}
+
+static bool is_updated(const struct op *op, const struct op_output *output)
+{
+    bool updated = false;
+    for (const struct op_matrix *m = op->matrices; m->access; m++)
+        updated |= m->access == OP_UPDATES && m->offset == output->offset;
+    return updated;
+}
+
+/* What a call updates is its input too: each candidate must find all of it as it was, also where
+ * nobody has made it (primitives of a composite that a kernel serves). */
+static struct picture picture_to_put_back(const struct op *op, const struct op_output *outputs,
+                                          int n)
+{
+    struct picture p = picture_to_compare(outputs, n);
+    for (int i = 0; i < n; i++)
+        if (is_updated(op, &outputs[i])) p.bytes[i] = outputs[i].bytes;
+    return p;
+}
+
 static void *output_at(const void *args, const struct op_output *output)
 {
     return *(void **)((uintptr_t)args + output->offset);
@@ -184,7 +211,7 @@ static void *output_at(const void *args, const struct op_output *output)
 static enum sol_status take_picture(struct gpu_stream *stream, const void *args, struct picture *p)
 {
     for (int i = 0; i < p->n; i++) {
-        size_t bytes = looked_at(&p->outputs[i]);
+        size_t bytes = p->bytes[i];
         void *from = output_at(args, &p->outputs[i]);
         if (!p->outputs[i].is_number) continue;
         if (!p->data[i]) p->data[i] = malloc(bytes + 1);
@@ -200,7 +227,7 @@ static enum sol_status take_picture(struct gpu_stream *stream, const void *args,
 static bool is_whole(const struct picture *p)
 {
     bool whole = true;
-    for (int i = 0; i < p->n; i++) whole &= looked_at(&p->outputs[i]) == p->outputs[i].bytes;
+    for (int i = 0; i < p->n; i++) whole &= p->bytes[i] == p->outputs[i].bytes;
     return whole;
 }
 
@@ -208,14 +235,13 @@ static enum sol_status put_back(const struct tune_site *site, const void *args,
                                 const struct picture *p)
 {
     struct gpu_stream *stream = stream_of(site);
-    if (!is_whole(p)) return site->renew(site->renew_arg);
     for (int i = 0; i < p->n; i++) {
         void *to = output_at(args, &p->outputs[i]);
         if (!p->data[i]) continue;
         if (stream)
-            SOL_TRY(gpu_copy_in(stream, to, p->data[i], p->outputs[i].bytes));
+            SOL_TRY(gpu_copy_in(stream, to, p->data[i], p->bytes[i]));
         else
-            memcpy(to, p->data[i], p->outputs[i].bytes);
+            memcpy(to, p->data[i], p->bytes[i]);
     }
     return stream ? gpu_wait(stream) : SOL_OK;
 }
@@ -225,8 +251,8 @@ static void free_picture(struct picture *p)
     for (int i = 0; i < OP_OUTPUTS_MAX; i++) free(p->data[i]);
 }
 
-/* What a candidate makes of the first call, and how long that takes the second time; outputs are as
- * before afterwards. */
+/* What a candidate makes of the first call, and how long that takes the second time; what it
+ * updates is as before afterwards. */
 static enum sol_status picture_of(const struct tune_site *site, const struct tune_calls *calls,
                                   const struct tune_candidate *candidate,
                                   const struct picture *before, struct picture *out, double *ns)
@@ -299,7 +325,8 @@ static enum sol_status check_all(const struct tune_site *site, const struct tune
     double usual_ns = 0, ns = 0;
     struct op_output outputs[OP_OUTPUTS_MAX];
     int count = op_outputs(calls->op, calls->args[0], false, outputs);
-    struct picture before = {outputs, count, {0}, NUMERICS_EXACT}, right = before, other = before;
+    struct picture before = picture_to_put_back(calls->op, outputs, count);
+    struct picture right = picture_to_compare(outputs, count), other = right;
     enum sol_status status = take_picture(stream_of(site), calls->args[0], &before);
     if (status == SOL_OK)
         status = picture_of(site, calls, &candidates[usual], &before, &right, &usual_ns);
@@ -317,6 +344,7 @@ static enum sol_status check_all(const struct tune_site *site, const struct tune
         candidates[i].slow = ns > hopeless * usual_ns;
         candidates[i].wrong = status == SOL_OK && !agree(calls->op, &right, &other);
     }
+    if (status == SOL_OK && !is_whole(&before)) status = site->renew(site->renew_arg);
     free_picture(&before);
     free_picture(&right);
     free_picture(&other);

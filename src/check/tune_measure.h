@@ -16,8 +16,8 @@ struct tune_site {
     void *arg;
     const int64_t *depths; /* [n_depths] */
     size_t n_depths;
-    /* Leaves in the buffers again what the calls read, where too much of it was written to be kept
-     * aside. */
+    /* Leaves in the buffers again what a step leaves there, behind calls that wrote more than was
+     * kept aside; what calls update is always kept. */
     enum sol_status (*renew)(void *arg);
     void *renew_arg;
     size_t most_scratch;           /* bytes that a candidate may need; 0: any */

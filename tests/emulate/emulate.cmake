@@ -35,7 +35,7 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   add_library(emulated_threads SHARED tests/emulate/threads.cpp)
   add_library(emulated_gpu SHARED ${emulated} tests/emulate/emulate.cpp
     tests/emulate/emulate_async.cpp tests/emulate/emulate_tcgen05.cpp tests/emulate/emulate_wgmma.cpp
-    tests/inject/fake_gpu.c src/driver/fake_cuda.c)
+    tests/inject/fake_gpu.c ${fake_cuda})
   set_target_properties(emulated_gpu PROPERTIES PREFIX "" OUTPUT_NAME libcuda SUFFIX .so.1)
   foreach(library emulated_threads emulated_gpu)
     set_target_properties(${library} PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${SOL_EMULATED_GPU} CXX_STANDARD 17)

@@ -9,7 +9,7 @@ static bool can_run(const void *args, const struct op_device *device, char why[O
     const struct moe_args *a = args;
     const struct tensor *const weights[] = {&a->gate, &a->up, &a->down};
     (void)device;
-    if (a->m > 2) return few_rows_refuse(why, "more than two rows");
+    if (a->m < 1 || a->m > 2) return few_rows_refuse(why, "it is for one row or two");
     if (a->routing.some_of) return few_rows_refuse(why, "some experts are other ranks'");
     for (int i = 0; i < 3; i++)
         if (!few_rows_mxfp4(weights[i]))
