@@ -216,12 +216,10 @@ static void pairs_need_clusters(void **state)
     static const struct {
         int major, rows;
         const char *force, *last;
-    } cases[] = {{9, 1, NULL, "moe_down_row_pair"},
-                 {9, 1, "moe=moe_row_cuda:single", "moe_down_row"},
-                 {8, 1, NULL, "moe_down_row"},
-                 {8, 1, "moe=moe_row_cuda:pair", "moe_down_row"},
-                 {9, 2, NULL, "moe_down_two_pair"},
-                 {8, 2, NULL, "moe_down_two"}};
+    } cases[] = {
+        {9, 1, NULL, "moe_down_row_pair"}, {9, 1, "moe=moe_row_cuda:single", "moe_down_row"},
+        {8, 1, NULL, "moe_down_row"},      {8, 1, "moe=moe_row_cuda:pair", "moe_down_row"},
+        {9, 2, NULL, "moe_down_two_pair"}, {8, 2, NULL, "moe_down_two"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct stage s;
         open_stage(&s, cases[i].major);
