@@ -69,7 +69,7 @@ fi
 
 # ---- failures in the middle: the tokens before them stand, nothing follows ----
 # shellcheck disable=SC2086
-for fault in stream_wait:9:700 graph_launch:3:719 copy_out:4:214 launch:40:700 graph_instantiate:1:2 event_wait:1:700; do
+for fault in stream_wait:4:700 event_wait:5:700 graph_launch:3:719 copy_out:1:214 launch:40:700 graph_instantiate:1:2; do
     with FAKE_CUDA_FAIL=$fault "$([ "${fault##*:}" = 2 ] && echo 6 || echo 8)" run $tiny --backend cuda --temperature 1
     has err '^sol: error: .*CUDA_ERROR_'
     lacks err 't/s|prompt '
@@ -83,11 +83,11 @@ for fault in stream_wait:9:700 graph_launch:3:719 copy_out:4:214 launch:40:700 g
 done
 # shellcheck disable=SC2086
 {
-    with FAKE_CUDA_FAIL=stream_wait:9:700 8 run $tiny --backend cuda --temperature 1
+    with FAKE_CUDA_FAIL=event_wait:5:700 8 run $tiny --backend cuda --temperature 1
     has err 'CUDA_ERROR_ILLEGAL_ADDRESS .*Run it again; .* sol verify'
-    with FAKE_CUDA_FAIL=stream_wait:9:214 8 run $tiny --backend cuda
+    with FAKE_CUDA_FAIL=event_wait:5:214 8 run $tiny --backend cuda
     has err 'CUDA_ERROR_ECC_UNCORRECTABLE .*nvidia-smi'
-    with FAKE_CUDA_FAIL=stream_wait:30:700 8 bench -m synth:tiny -p 8 -n 8 -r 4 --no-limits --no-store --backend cuda -q
+    with FAKE_CUDA_FAIL=event_wait:30:700 8 bench -m synth:tiny -p 8 -n 8 -r 4 --no-limits --no-store --backend cuda -q
     with FAKE_CUDA_FAIL=stream_wait:12:700 8 perplexity -m synth:tiny --random-tokens 64 -c 16 -b 4 --backend cuda -q
     [ -s "$work/out" ] && fail "a perplexity of what failed"
     with FAKE_CUDA_FAIL=stream_wait:12:700 8 profile -m synth:tiny -p 8 -n 2 -d 0 --backend cuda -q --no-limits

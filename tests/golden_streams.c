@@ -100,7 +100,7 @@ static enum sol_status draw(struct player *p, struct rng *rng)
     SOL_TRY(sampler_create(&params, p->model->config.vocab, NULL, &sampler));
     enum sol_status status = SOL_OK;
     for (int64_t i = 0; i < draws && status == SOL_OK; i++) {
-        status = engine_eval_token(p->engine, &row, sampler, &row.token);
+        status = engine_eval_token(p->engine, &row, sampler, true, &row.token);
         p->hashes[p->n_hashes++] = (uint64_t)row.token;
     }
     sampler_destroy(sampler);

@@ -87,7 +87,8 @@ static void draw_alone(struct engine *e, int i, struct text *t)
     assert_non_null(t->logits);
     for (int32_t k = 0; k < TEXTS; k++) engine_reset(e, k);
     for (int s = 0; s < STEPS; s++) {
-        const struct engine_outputs outputs = {samplers, wanted, s % 2 != 0};
+        const struct engine_outputs outputs = {
+            .samplers = samplers, .logits = wanted, .draws_late = s % 2 != 0};
         const float *logits = step(e, s, &outputs, drawn);
         memcpy(t->logits + (size_t)s * vocab, logits + (size_t)i * vocab, vocab * sizeof *logits);
         t->tokens[s] = drawn[i];
@@ -104,7 +105,8 @@ static void draw_together(struct engine *e, struct sampler **samplers, const str
     bool wanted[TEXTS];
     int32_t drawn[TEXTS];
     for (int i = 0; i < TEXTS; i++) wanted[i] = wants >> i & 1;
-    const struct engine_outputs outputs = {samplers, wanted, s % 3 == 0};
+    const struct engine_outputs outputs = {
+        .samplers = samplers, .logits = wanted, .draws_late = s % 3 == 0};
     const float *logits = step(e, s, &outputs, drawn);
     for (int i = 0; i < TEXTS; i++) {
         assert_int_equal(drawn[i], i == DRAWS_NOTHING ? ENGINE_NOT_DRAWN : alone[i].tokens[s]);
@@ -145,10 +147,10 @@ static void only_what_is_wanted_comes(void **state)
     struct sampler *samplers[TEXTS];
     int32_t drawn[TEXTS];
     for (int i = 0; i < TEXTS; i++) samplers[i] = sampler_of(i);
-    float *here =
-        (float *)(uintptr_t)step(e, 0, &(struct engine_outputs){samplers, all, false}, drawn);
+    float *here = (float *)(uintptr_t)step(
+        e, 0, &(struct engine_outputs){.samplers = samplers, .logits = all}, drawn);
     for (int64_t i = 0; i < TEXTS; i++) here[i * vocab] = 12345;
-    step(e, 1, &(struct engine_outputs){samplers, NULL, false}, drawn);
+    step(e, 1, &(struct engine_outputs){.samplers = samplers}, drawn);
     for (int i = 0; i < TEXTS; i++) {
         const bool came = here[i * vocab] != 12345;
         assert_int_equal(came, !by_gpu[i]);

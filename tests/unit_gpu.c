@@ -146,14 +146,14 @@ static enum sol_status engine_scenario(void)
         status = sampler_create(&sampling, tiny->config.vocab, banned_ids, &sampler);
     for (int i = 0; i < 3 && status == SOL_OK; i++) {
         int32_t token = -7;
-        status = engine_eval_token(engine, rows, sampler, &token);
+        status = engine_eval_token(engine, rows, sampler, true, &token);
         if (status == SOL_OK) assert_true(token >= 0);
     }
     uint32_t allowed[4096 / 32] = {[0] = 1 << 5};
     if (status == SOL_OK) sampler_allow(sampler, allowed);
     for (int i = 0; i < 3 && status == SOL_OK; i++) { /* a draw of its own */
         int32_t token = -7;
-        status = engine_eval_token(engine, rows, sampler, &token);
+        status = engine_eval_token(engine, rows, sampler, true, &token);
         if (status == SOL_OK) assert_true(token >= 0);
     }
     if (status == SOL_OK) assert_int_equal(engine_position(engine, 0), 18);
@@ -196,7 +196,7 @@ static void test_launches(void **state)
         assert_in_range(threads, 32, 1024);
         assert_true(l->config.grid[0] && l->config.grid[1] && l->config.grid[2]);
         assert_true(l->config.shared_bytes <= 99 << 10);
-        assert_true(l->programmatic);
+        assert_true(l->programmatic || strcmp(l->kernel, "send_few") == 0);
         heads += strcmp(l->kernel, "attention_any") == 0;
         draws += strcmp(l->kernel, "sample_draw") == 0;
     }
@@ -260,9 +260,10 @@ static void count_calls(long counts[FIELDS])
         counts[i] = fake_cuda_count(fields[i]);
 }
 
-/* What a step of steady generation asks of the driver: the row goes there, one graph runs, the
- * token comes back. Nothing else: no allocation, no launch of its own, no further copy or wait.
- * With tokens that are allowed: these and how to draw go there too, and the draw is a graph. */
+/* What a step of steady generation asks of the driver: the row goes there as a kernel's argument,
+ * one graph runs, and while it does so the one before is waited for. Nothing else: no allocation,
+ * no copy, as tokens are drawn into the host's memory. With tokens that are allowed no step is
+ * begun ahead: the row, these and how to draw are copied, and the draw is a graph. */
 static void check_steady(struct engine *engine, struct sampler *sampler)
 {
     enum { WARM = 3, STEPS = 20 };
@@ -270,18 +271,17 @@ static void check_steady(struct engine *engine, struct sampler *sampler)
     const struct {
         const char *field;
         long calls; /* a step */
-    } wanted[] = {{"copy_in", restricted ? 3 : 1},
-                  {"graph_launch", restricted ? 2 : 1},
-                  {"copy_out", 1},
-                  {"stream_wait", 1}};
+    } wanted[] = {{"copy_in", restricted ? 3 : 0},      {"launch", restricted ? 0 : 1},
+                  {"graph_launch", restricted ? 2 : 1}, {"event_record", restricted ? 0 : 1},
+                  {"event_wait", restricted ? 0 : 1},   {"stream_wait", restricted ? 1 : 0}};
     long before[FIELDS], after[FIELDS];
-    size_t copied = 0, batch = 6;
+    size_t copied = 0;
     int32_t token = 1;
     for (int i = 0; i < WARM + STEPS; i++) {
         if (i == WARM) copied = fake_cuda_copied();
         if (i == WARM) count_calls(before);
         struct engine_row row = {.token = token, .output = true};
-        assert_int_equal(engine_eval_token(engine, &row, sampler, &token), SOL_OK);
+        assert_int_equal(engine_eval_token(engine, &row, sampler, true, &token), SOL_OK);
     }
     count_calls(after);
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
@@ -293,8 +293,7 @@ static void check_steady(struct engine *engine, struct sampler *sampler)
     }
     size_t step = (fake_cuda_copied() - copied) / STEPS;
     size_t more = sizeof(struct sample_draw) + ((size_t)tiny->config.vocab + 31) / 32 * 4;
-    assert_int_equal(step, 4 * batch * sizeof(int32_t) + sizeof(struct sample_draw) + sizeof token +
-                               (restricted ? more : 0));
+    assert_int_equal(step, restricted ? 4 * sizeof(int32_t) + more : 0);
 }
 
 static void test_steady(void **state)

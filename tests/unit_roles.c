@@ -327,7 +327,7 @@ static const struct planted sol_layer[] = {
 };
 static const struct planted sol_first[] = {{"embed_bf16", 1, ROLE_EMBED}};
 static const struct planted sol_last[] = {{"gemv_f32_bf16_normed", 4224, ROLE_HEAD},
-                                          {"sample_max", 1, ROLE_SAMPLING}};
+                                          {"sample_pieces", 1, ROLE_SAMPLING}};
 
 static void test_sol(void **state)
 {

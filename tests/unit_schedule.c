@@ -171,7 +171,7 @@ static int64_t say_alone(struct engine *engine, const struct job *job, int32_t *
             if (job->request.stops[i] == tokens[n]) goto end;
         if (++n == job->request.limit || job->n_prompt + n > CONTEXT) break;
         const struct engine_row row = {tokens[n - 1], 0, true};
-        must(engine_eval_token(engine, &row, sampler, &tokens[n]));
+        must(engine_eval_token(engine, &row, sampler, true, &tokens[n]));
     }
 end:
     sampler_destroy(sampler);

@@ -432,8 +432,8 @@ template <int TYPE> __device__ inline void decode(const attention_kernel_args &a
     int warp = threadIdx.x / WARP, heads = (int)((uint32_t)a.n_heads / (uint32_t)a.cache.n_kv_heads);
     float *parts = (float *)(memory + DECODE_WARPS * a.stages * DECODE_STAGE);
     uint32_t mine = shared_at(memory) + warp * a.stages * DECODE_STAGE;
-    /* Positions and sequences are those of the whole step: no kernel writes them. Neither do kernels of
-     * this step write positions before those of its rows. */
+    /* Positions and sequences are those of the whole step: no kernel of a step writes them. Neither do
+     * they write positions before those of its rows. */
     list_rows(a, rows);
     /* The next kernel may begin while the one before this still runs: that one has waited, so that what
      * came before it has ended, and who follows attention reads nothing of either before it waits. */

@@ -4,19 +4,23 @@
 
 #include "types.h"
 
-enum { SAMPLE_THREADS = 256, SAMPLE_EACH = 8, SAMPLE_PIECE = SAMPLE_THREADS * SAMPLE_EACH };
+enum {
+    SAMPLE_THREADS = 512,
+    SAMPLE_EACH = 4,
+    SAMPLE_PIECE = SAMPLE_THREADS * SAMPLE_EACH,
+};
 
 /* What is known of SAMPLE_PIECE logits. */
 struct sample_piece {
     float max;  /* -infinity: none may be chosen */
     int32_t id; /* the lowest that has it */
-    double sum; /* of weights */
+    double sum; /* of weights beside `max`; beside the row's largest where there is a min_p */
 };
 
 /* As struct sample_draw (src/ops/args.h). */
 struct sample_kernel_draw {
     double uniform, inverse_temperature, min_p;
-    int64_t list;
+    int32_t list, place;
 };
 
 struct sample_kernel_args {
@@ -26,8 +30,9 @@ struct sample_kernel_args {
     const uint32_t *lists;                  /* [][(vocab + 31) / 32] of what is allowed, or NULL */
     const struct sample_kernel_draw *draws; /* [n] */
     struct sample_piece *partial;           /* [n][pieces] */
-    int32_t *token;                         /* [n] */
+    int32_t *token;                         /* by places */
+    int32_t *next;                          /* NULL, or [n] the same with 0 instead of -1 */
 };
-SOL_STATIC_ASSERT(sizeof(struct sample_kernel_args) == 64, "host and device agree");
+SOL_STATIC_ASSERT(sizeof(struct sample_kernel_args) == 72, "host and device agree");
 
 #endif

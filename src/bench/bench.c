@@ -60,6 +60,7 @@ struct bench {
     struct bench_test test;
     int64_t max_batch;
     struct engine_row *prompt, *steps; /* [n_parallel * n_prompt], [n_gen][n_parallel] */
+    int32_t *tokens;                   /* those of steps */
     int64_t n_prompt_rows;
     struct phase prompt_phase, generation;
     bool generating;    /* a generation step is running */
@@ -96,7 +97,9 @@ static enum sol_status make_rows(struct bench *b, int64_t vocab)
     b->n_prompt_rows = t->n_prompt * t->n_parallel;
     b->prompt = calloc((size_t)b->n_prompt_rows + 1, sizeof *b->prompt);
     b->steps = calloc((size_t)(t->n_gen * t->n_parallel) + 1, sizeof *b->steps);
-    if (!b->prompt || !b->steps) return status_set(SOL_E_MEMORY, "no memory for the tokens");
+    b->tokens = calloc((size_t)(t->n_gen * t->n_parallel) + 1, sizeof *b->tokens);
+    if (!b->prompt || !b->steps || !b->tokens)
+        return status_set(SOL_E_MEMORY, "no memory for the tokens");
     for (int64_t i = 0; i < b->n_prompt_rows; i++)
         b->prompt[i] = (struct engine_row){
             .token = (int32_t)rng_range(&rng, 0, vocab - 1),
@@ -109,6 +112,7 @@ static enum sol_status make_rows(struct bench *b, int64_t vocab)
             .sequence = (int32_t)(i % t->n_parallel),
             .output = true,
         };
+    for (int64_t i = 0; i < t->n_gen * t->n_parallel; i++) b->tokens[i] = b->steps[i].token;
     return SOL_OK;
 }
 
@@ -262,13 +266,26 @@ static enum sol_status run_prompt(struct bench *b)
     return engine_eval(b->engine, b->prompt, b->n_prompt_rows, NULL, NULL, NULL);
 }
 
+/* As texts are generated, of which each token but the last says that there is a next one; but
+ * tokens are given, and none is drawn. */
+static enum sol_status generation_step(struct bench *b, int64_t i)
+{
+    const int64_t width = b->test.n_parallel;
+    const struct engine_outputs outputs = {.goes_on =
+                                               width <= ENGINE_GO_ON_MOST && i + 1 < b->test.n_gen,
+                                           .then = b->tokens + (i + 1) * width};
+    SOL_TRY(interrupt_check());
+    SOL_TRY(engine_begin(b->engine, b->steps + i * width, width, &outputs));
+    return engine_finish(b->engine, NULL, NULL);
+}
+
 static enum sol_status run_generation(struct bench *b, struct progress *progress, uint64_t done)
 {
     int64_t width = b->test.n_parallel;
     struct bench_result *r = b->result;
     for (int64_t i = 0; i < b->test.n_gen; i++) {
         uint64_t start = clock_ns();
-        SOL_TRY(engine_eval(b->engine, b->steps + i * width, width, NULL, NULL, NULL));
+        SOL_TRY(generation_step(b, i));
         if (b->keep_steps && r->n_steps < STEPS_MAX)
             r->step_ns[r->n_steps++] = (double)(clock_ns() - start);
         progress_update(progress, done + (uint64_t)(b->n_prompt_rows + (i + 1) * width));
@@ -702,6 +719,7 @@ enum sol_status bench_run(const struct model *model, const struct bench_params *
     free_uses(&b.generation);
     free(b.prompt);
     free(b.steps);
+    free(b.tokens);
     return status;
 }
 

@@ -14,7 +14,8 @@
 #include "stats/samples.h"
 
 /* One row of a benchmark. Each of `n_parallel` sequences begins at position n_depth, gets n_prompt
- * random tokens in one go, then n_gen steps of one token each. */
+ * random tokens in one go, then n_gen steps of one random token each, begun as generation begins
+ * them (engine_outputs.goes_on). No token is drawn. */
 struct bench_test {
     int64_t n_prompt, n_gen, n_depth, n_parallel;
 };

@@ -135,7 +135,7 @@ enum sol_status speculation_next(struct speculation *s, int32_t newest, int64_t 
     s->counts.steps++;
     if (!s->n_guesses) {
         const struct engine_row row = {.token = newest, .sequence = s->sequence, .output = true};
-        return engine_eval_token(s->engine, &row, sampler, token);
+        return engine_eval_token(s->engine, &row, sampler, most > 1 && !s->draft, token);
     }
     SOL_TRY(evaluate(s, newest, sampler));
     return draw(s, sampler, token);

@@ -108,6 +108,11 @@ void gpu_memory_report(struct gpu *gpu, void (*each)(void *arg, const char *name
 /* Copies in stream order. From and to pageable memory they wait for the host's side of it. */
 enum sol_status gpu_copy_in(struct gpu_stream *stream, void *to, const void *from, size_t bytes);
 enum sol_status gpu_copy_out(struct gpu_stream *stream, void *to, const void *from, size_t bytes);
+/* The same for a multiple of 4 bytes, which where they are few are a kernel's argument: there
+ * sooner than a copy behind other work, later on a GPU that has nothing to do. load: so that the
+ * first one need not. */
+enum sol_status gpu_send_load(struct gpu *gpu);
+enum sol_status gpu_send(struct gpu_stream *stream, void *to, const void *from, size_t bytes);
 enum sol_status gpu_copy_on(struct gpu_stream *stream, void *to, const void *from, size_t bytes);
 /* `rows` rows of `width` bytes, whose beginnings are as far from each other as the pitches say; on
  * the device, of regions that do not overlap. Pitches that are multiples of 512 are always

@@ -4,6 +4,8 @@
 
 #include "base/memory.h"
 #include "gpu/gpu_private.h"
+#include "gpu/kernel.h"
+#include "send/send_args.h"
 
 static enum sol_status reserve(struct gpu *gpu)
 {
@@ -174,4 +176,24 @@ enum sol_status gpu_zero(struct gpu_stream *stream, void *to, size_t bytes)
     GPU_TRY(stream->gpu, fill_bytes(gpu_address(to), 0, bytes, stream->handle),
             "clearing GPU memory");
     return gpu_watch_behind(stream, "clear");
+}
+
+static const char send_image[] = "send/send.cu";
+
+enum sol_status gpu_send_load(struct gpu *gpu)
+{
+    const struct gpu_kernel *kernel;
+    SOL_TRY(gpu_kernel_find(gpu, send_image, "send_few", &kernel));
+    return gpu_kernel_find(gpu, send_image, "send_many", &kernel);
+}
+
+/* Arguments of few words are the beginning of those of many. */
+enum sol_status gpu_send(struct gpu_stream *stream, void *to, const void *from, size_t bytes)
+{
+    struct send_many_args args = {.to = to, .n = (int64_t)(bytes / sizeof *args.words)};
+    if (bytes > sizeof args.words) return gpu_copy_in(stream, to, from, bytes);
+    memcpy(args.words, from, bytes);
+    gpu_put(stream, send_image, args.n <= SEND_FEW ? "send_few" : "send_many",
+            &(struct gpu_launch){.block = {SEND_THREADS}}, &args);
+    return gpu_put_status(stream);
 }

@@ -23,7 +23,6 @@ static const struct buffer_line common[] = {
     {"step", I32, {STEP_WORDS}, INPUT, RESULT, .pointer = AT(step), .host = AT(host.step)},
     {"frequencies", F32, {FREQUENCIES}, INPUT, RESULT, .pointer = AT(at.inv_freq)},
     {"page table", I32, {SEQUENCES, SEQUENCE_PAGES}, INPUT, RESULT, .pointer = AT(page_table), .host = AT(host.page_table)},
-    {"token", I32, {OUTPUTS}, SAMPLE, RESULT, .gpu_only = true, .pointer = AT(at.token), .host = AT(host.token)},
     {"banned", I32, {VOCAB_WORDS}, INPUT, RESULT, .gpu_only = true, .pointer = AT(at.banned), .host = AT(host.banned)},
     {"allowed", I32, {OUTPUTS, VOCAB_WORDS}, SAMPLE, RESULT, .gpu_only = true, .pointer = AT(at.lists), .host = AT(host.lists)},
     {"keys", KV, {KV_POSITIONS, KV_HEADS, HEAD_DIM}, INPUT, RESULT, .per_layer = true, .pointer = AT_LAYER(k)},
@@ -46,6 +45,14 @@ static const struct buffer_line *line_at(const struct buffers *b, int i)
 
 /* ---- sizes ---- */
 
+/* Ranks would have to agree on it; those who run ops again want to find what they read; features
+ * are looked at behind the step, with its tokens; and of `previous` the host has what is drawn. */
+bool buffers_go_ahead(const struct model_config *c, const struct engine_params *p)
+{
+    return p->chooser.device.gpu && !p->team && !p->keep && !p->n_features &&
+           !forward_of(c)->previous;
+}
+
 /* A sliding layer keeps a ring: what the window can see, plus the rows that one step adds. The
  * others share the pages. */
 static struct kv_layer describe_layer(const struct buffers *b, int64_t layer)
@@ -58,7 +65,9 @@ static struct kv_layer describe_layer(const struct buffers *b, int64_t layer)
                           .head_dim = c->head_dim,
                           .capacity = b->sequence_pages * KV_PAGE,
                           .n_pages = b->n_pages};
-    int64_t window = model_layer_window(c, layer), ring = window - 1 + p->max_run;
+    /* A step of one row, and that of one row begun ahead of it. */
+    const int64_t rows = p->max_run < 2 && buffers_go_ahead(c, p) ? 2 : p->max_run;
+    int64_t window = model_layer_window(c, layer), ring = window - 1 + rows;
     if (!window) return kv;
     kv.capacity = ((ring < p->context ? ring : p->context) + KV_BLOCK - 1) / KV_BLOCK * KV_BLOCK;
     kv.n_pages = 0;
@@ -188,7 +197,6 @@ void buffers_place(struct buffers *b, void *memory, void *pinned)
     for (int64_t n_layer = 0; n_layer < b->config->n_layers; n_layer++)
         if (b->at.kv[n_layer].n_pages) b->at.kv[n_layer].pages = b->page_table;
     point_routing(&b->at, b->config);
-    b->at.draws = (struct sample_draw *)(void *)(b->step + 4 * b->params->max_batch);
     b->size = b->params->chooser.device.gpu ? gpu_memory_size(top) : pages_size(top);
     b->pinned = host;
 }
@@ -210,6 +218,27 @@ enum sol_status buffers_describe(const struct model_config *config,
     }
     buffers_place(out, plan_nowhere, plan_nowhere);
     return SOL_OK;
+}
+
+size_t buffers_step_bytes(const struct buffers *b)
+{
+    const size_t bytes = (size_t)extent_of(b, STEP_WORDS, 0) * sizeof *b->step;
+    return (bytes + ALIGN - 1) / ALIGN * ALIGN;
+}
+
+/* Draws end where the rows begin, so that all of it is in one piece. */
+struct step_parts buffers_step_parts(const struct buffers *b, int32_t *step, int64_t rows,
+                                     int64_t outputs)
+{
+    const int64_t draws = b->params->chooser.device.gpu ? b->params->max_outputs : 0;
+    struct sample_draw *first = (struct sample_draw *)(void *)step;
+    int32_t *at = (int32_t *)(void *)(first + draws);
+    return (struct step_parts){.draws = draws ? first + draws - outputs : NULL,
+                               .position = at,
+                               .sequence = at + rows,
+                               .output_rows = at + 2 * rows,
+                               .token = at + 3 * rows,
+                               .previous = at + 4 * rows};
 }
 
 /* Costs want the differences alone. */

@@ -15,12 +15,12 @@ struct buffers {
     /* [n_layers] What snapshots hold of sliding layers: rings of what the window can see, one a
      * snapshot. Of the other layers, whose pages they share, nothing. */
     struct kv_layer *kept;
-    int32_t *step; /* token, position, sequence, output_rows, how to draw, previous */
+    int32_t *step; /* see buffers_step_parts */
     int32_t *page_table;
     void *scratch_at;
     /* Where the host writes and reads them: copies in pinned memory with a GPU, else the same. */
     struct {
-        int32_t *step, *page_table, *token;
+        int32_t *step, *page_table;
         uint32_t *banned, *lists;
         float *logits;
     } host;
@@ -34,6 +34,19 @@ enum sol_status buffers_describe(const struct model_config *config,
                                  const struct engine_params *params, struct buffers *out);
 /* Every pointer: into `size` bytes at `memory`, and `pinned` ones. */
 void buffers_place(struct buffers *buffers, void *memory, void *pinned);
+/* What differs from step to step, of so many rows and outputs: one behind the other, in this order,
+ * in `step` or a copy of it. Without a GPU there are no draws. */
+struct step_parts {
+    struct sample_draw *draws;                                     /* [outputs] */
+    int32_t *position, *sequence, *output_rows, *token, *previous; /* [rows] */
+};
+struct step_parts buffers_step_parts(const struct buffers *buffers, int32_t *step, int64_t rows,
+                                     int64_t outputs);
+size_t buffers_step_bytes(const struct buffers *buffers); /* of one, with what aligns the next */
+
+/* Whether a step may be begun ahead (engine_ahead.c) in an engine of these. */
+bool buffers_go_ahead(const struct model_config *config, const struct engine_params *params);
+
 /* Where costs read how many rows each of all experts has: at.routing.host_offsets, and own's. */
 void buffers_set_offsets(struct buffers *buffers, const int32_t *offsets);
 void buffers_free(struct buffers *buffers); /* what describe made; not the memory */

@@ -34,22 +34,15 @@ static enum sol_status take_memory(struct engine *e)
     return pages_alloc(size, &e->memory);
 }
 
-/* Behind the fourth array stands how to draw each output, which only a GPU has. */
-static void split_batch(struct batch *b, int32_t *block, int64_t rows, size_t draw)
-{
-    b->token = block;
-    b->position = block + rows;
-    b->sequence = block + 2 * rows;
-    b->output_rows = block + 3 * rows;
-    b->previous = block + 4 * rows + draw / sizeof *block;
-}
-
-/* On a GPU steps are written on the host's side and copied. */
+/* On a GPU steps are written on the host's side, where each array has room for any, and sent. */
 static enum sol_status point_batches(struct engine *e)
 {
-    size_t draw = e->gpu ? (size_t)e->params.max_outputs * sizeof(struct sample_draw) : 0;
-    split_batch(&e->batch, e->buffers.step, e->params.max_batch, draw);
-    split_batch(&e->host, e->buffers.host.step, e->params.max_batch, draw);
+    const struct buffers *b = &e->buffers;
+    const int64_t most = e->params.max_batch;
+    const struct step_parts here = buffers_step_parts(b, b->host.step, most, 0);
+    const struct step_parts there = buffers_step_parts(b, b->step, most, 0);
+    engine_point_batch(&e->host, &here);
+    engine_point_batch(&e->batch, &there);
     if (!e->gpu) return SOL_OK;
     e->batch.host = &e->host;
     e->offsets = calloc((size_t)e->model->config.n_experts + 1, sizeof *e->offsets);
@@ -180,6 +173,7 @@ static enum sol_status create(const struct model *model, const struct engine_par
     *out = NULL;
     struct engine *e = calloc(1, sizeof *e);
     if (!e) return status_set(SOL_E_MEMORY, "no memory for an engine");
+    e->ahead.turn = ENGINE_NO_TURN;
     e->original = model;
     e->model = team ? team_model(team, rank) : model;
     e->rank = rank;
@@ -194,6 +188,7 @@ static enum sol_status create(const struct model *model, const struct engine_par
     if (status == SOL_OK && e->gpu) status = open_stream(e);
     if (status == SOL_OK) status = allocate(e);
     if (status == SOL_OK) status = set_frequencies(e);
+    if (status == SOL_OK && e->gpu) status = engine_turns_create(e);
     if (status != SOL_OK) goto fail;
     *out = e;
     return SOL_OK;
@@ -252,9 +247,10 @@ enum sol_status engine_create(const struct model *model, const struct engine_par
 static void destroy(struct engine *e)
 {
     if (!e) return;
+    if (e->gpu && e->context.stream) gpu_settle(e->context.stream);
     engine_drop_plans(&e->plans);
     if (e->gpu) {
-        if (e->context.stream) gpu_settle(e->context.stream);
+        engine_turns_destroy(e);
         gpu_free(e->gpu, e->memory);
         gpu_free_pinned(e->gpu, e->pinned);
         model_upload_destroy(e->uploaded, e->gpu);
@@ -296,6 +292,7 @@ int64_t engine_position(const struct engine *e, int32_t sequence)
 
 void engine_forget(struct engine *e, int32_t sequence)
 {
+    engine_forget_ahead(e);
     e->position[sequence] = e->oldest[sequence] = 0;
     kv_pages_hold(&e->pages, sequence, 0);
 }
@@ -324,6 +321,7 @@ static enum sol_status pretend(struct engine *e, int32_t sequence, int64_t posit
     if (kv_pages_shared(&e->pages, sequence)) engine_forget(e, sequence);
     int64_t missing = kv_pages_missing(&e->pages, sequence, position);
     if (missing > e->pages.n_free) return engine_no_pages(e, missing);
+    engine_forget_ahead(e);
     e->position[sequence] = e->oldest[sequence] = position;
     e->last[sequence] = 0;
     kv_pages_hold(&e->pages, sequence, position);
@@ -351,6 +349,7 @@ const struct model *engine_weights(const struct engine *e)
 void engine_set_features(struct engine *e, engine_features_fn fn, void *arg)
 {
     assert(e->params.n_features || !fn);
+    engine_forget_ahead(e);
     e->on_features = fn;
     e->features_arg = arg;
 }
@@ -387,6 +386,7 @@ int64_t engine_plans_made(const struct engine *e)
 
 static void set_timed(struct engine *e, bool timed)
 {
+    engine_forget_ahead(e);
     e->timed = timed;
     for (struct cached_plan *p = e->plans; p; p = p->next) plan_reset_times(p->plan);
 }
@@ -470,6 +470,7 @@ static enum sol_status fill_cache(struct engine *e)
 enum sol_status engine_fill_cache(struct engine *e)
 {
     enum sol_status status = SOL_OK;
+    engine_forget_ahead(e);
     for (int r = 0; r < engine_count(e) && status == SOL_OK; r++)
         status = fill_cache(engine_of(e, r));
     return status;
@@ -487,6 +488,7 @@ static void look_away(void *arg, int layer, const float *x, int64_t rows)
 void engine_set_trace(struct engine *e, engine_trace_fn fn, void *arg)
 {
     for (int r = 1; r < engine_count(e); r++) engine_of(e, r)->trace = fn ? look_away : NULL;
+    engine_forget_ahead(e);
     e->trace = fn;
     e->trace_arg = arg;
 }

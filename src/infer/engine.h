@@ -79,9 +79,10 @@ enum sol_status engine_eval(struct engine *engine, const struct engine_row *rows
                             engine_logits_fn on_logits, void *arg, const float **logits);
 
 /* Processes one row and draws the token that follows it: on a GPU there, so that logits stay where
- * they are, unless the sampler asks for more than the op can. `row` must want output. */
+ * they are, unless the sampler asks for more than the op can. `row` must want output. `goes_on`: as
+ * in engine_outputs. */
 enum sol_status engine_eval_token(struct engine *engine, const struct engine_row *row,
-                                  struct sampler *sampler, int32_t *token);
+                                  struct sampler *sampler, bool goes_on, int32_t *token);
 
 /* What becomes of a step's outputs, which are in the order of rows. */
 struct engine_outputs {
@@ -92,7 +93,17 @@ struct engine_outputs {
     /* Anybody may be restricted (sampler_allow) before the step finishes, or no longer be. Else
      * that stays as it is until then. */
     bool draws_late;
+    /* The next step is probably of the same rows' sequences, a row each that is an output, with the
+     * same samplers and the tokens drawn in this one, or those of `then`. On a GPU it is begun as
+     * soon as this one is, so that it need not wait for the host, and is there when it is asked
+     * for. What else is done with the engine waits until it is over, and so does who changes the
+     * model's weights. Results are the same either way. */
+    bool goes_on;
+    const int32_t *then; /* [n] read in engine_begin alone; NULL: what is drawn */
 };
+/* Texts of a step for which that is worth while: of many there is soon one that ends, and then a
+ * step of all of them was in vain. */
+enum { ENGINE_GO_ON_MOST = 2 };
 enum {
     ENGINE_NOT_DRAWN = -1,
     ENGINE_NO_TOKEN = -2, /* logits that are not finite, or nothing that may be drawn */

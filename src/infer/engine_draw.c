@@ -22,6 +22,7 @@ static enum sol_status send_banned(struct engine *e, const struct sampler *sampl
     size_t bytes = ((size_t)e->model->config.vocab + 31) / 32 * sizeof *b->at.banned;
     sampler_banned(sampler, e->banned);
     if (e->banned_there && memcmp(e->banned, b->host.banned, bytes) == 0) return SOL_OK;
+    engine_forget_ahead(e);
     memcpy(b->host.banned, e->banned, bytes);
     SOL_TRY(gpu_copy_in(e->context.stream, b->at.banned, b->host.banned, bytes));
     e->banned_there = true;
@@ -58,20 +59,18 @@ static enum forward_draw draw_of(const struct engine *e, bool later)
 }
 
 /* Of who draws nothing there too: the op draws a row for each output. */
-static void place_draw(struct engine *e, int64_t i, int64_t list)
+void engine_set_draw(struct engine *e, int64_t i, int32_t list)
 {
-    struct sample_draw draw;
-    if (!drawn_there(e, i) || !sampler_request(e->drawing[i], &draw))
-        draw = (struct sample_draw){.inverse_temperature = (double)INFINITY};
-    draw.list = list;
-    char *to = (char *)(e->buffers.host.step + 4 * e->params.max_batch);
-    memcpy(to + (size_t)i * sizeof draw, &draw, sizeof draw);
+    struct sample_draw *draw = &e->turns.draws[i];
+    if (!drawn_there(e, i) || !sampler_request(e->drawing[i], draw))
+        *draw = (struct sample_draw){.inverse_temperature = (double)INFINITY};
+    draw->list = list;
 }
 
 static enum sol_status place_draws(struct engine *e)
 {
     SOL_TRY(send_banned(e, first_there(e)));
-    for (int64_t i = 0; i < e->host.n_outputs; i++) place_draw(e, i, -1);
+    for (int64_t i = 0; i < e->host.n_outputs; i++) engine_set_draw(e, i, -1);
     return SOL_OK;
 }
 
@@ -82,12 +81,12 @@ static enum sol_status draw_by_lists(struct engine *e)
     const int64_t n = e->host.n_outputs;
     const size_t words = ((size_t)e->model->config.vocab + 31) / 32;
     const struct sampler *first = first_there(e);
-    int64_t lists = 0;
+    int32_t lists = 0;
     SOL_TRY(send_banned(e, first));
     for (int64_t i = 0; i < n; i++) {
         const bool listed = drawn_there(e, i) && !draws_as(first, e->drawing[i]);
         if (listed) sampler_list(e->drawing[i], b->host.lists + (size_t)lists * words);
-        place_draw(e, i, listed ? lists++ : -1);
+        engine_set_draw(e, i, listed ? lists++ : -1);
     }
     if (lists)
         SOL_TRY(gpu_copy_in(e->context.stream, b->at.lists, b->host.lists,
@@ -130,11 +129,6 @@ static void take_outputs(struct engine *e, const struct engine_outputs *wanted)
     }
 }
 
-static unsigned wanted_of(const struct engine *e)
-{
-    return WANT_LOGITS | (e->draw ? WANT_TOKENS : WANT_NOTHING);
-}
-
 static enum sol_status check_step(const struct engine *e, const struct engine_row *rows, int64_t n)
 {
     int64_t outputs = 0;
@@ -163,7 +157,9 @@ enum sol_status engine_begin(struct engine *e, const struct engine_row *rows, in
     const bool later = e->draw == FORWARD_DRAW_LISTS;
     enum sol_status status = e->draw == FORWARD_DRAW ? place_draws(e) : SOL_OK;
     if (status != SOL_OK) engine_forget_batch(e);
-    if (status == SOL_OK) status = engine_start_step(e, later ? WANT_NOTHING : wanted_of(e));
+    if (status == SOL_OK && !engine_take_ahead(e))
+        status = engine_start_step(e, later ? FORWARD_NO_DRAW : e->draw);
+    if (status == SOL_OK && outputs->goes_on) status = engine_go_on(e, outputs->then);
     e->begun = status == SOL_OK;
     return status;
 }
@@ -171,8 +167,9 @@ enum sol_status engine_begin(struct engine *e, const struct engine_row *rows, in
 static void take_tokens(struct engine *e, int32_t *tokens)
 {
     const int64_t n = e->host.n_outputs;
+    const int32_t *drawn = e->gpu ? engine_drawn(e, e->turns.now) : NULL;
     for (int64_t i = 0; i < n; i++) {
-        const int32_t token = drawn_there(e, i) ? e->buffers.host.token[i] : ENGINE_NOT_DRAWN;
+        const int32_t token = drawn_there(e, i) ? drawn[i] : ENGINE_NOT_DRAWN;
         tokens[i] = drawn_there(e, i) && token < 0 ? ENGINE_NO_TOKEN : token;
     }
     struct drawing d = {e, tokens};
@@ -191,14 +188,14 @@ enum sol_status engine_finish(struct engine *e, int32_t *tokens, const float **l
         engine_forget_batch(e);
         return status;
     }
-    SOL_TRY(engine_end_step(e, wanted_of(e)));
+    SOL_TRY(engine_end_step(e, true));
     if (logits) *logits = e->buffers.host.logits;
     if (tokens) take_tokens(e, tokens);
     return SOL_OK;
 }
 
 enum sol_status engine_eval_token(struct engine *e, const struct engine_row *row,
-                                  struct sampler *sampler, int32_t *token)
+                                  struct sampler *sampler, bool goes_on, int32_t *token)
 {
     if (!e->gpu || !sampler_can_request(sampler)) {
         const float *logits;
@@ -206,7 +203,8 @@ enum sol_status engine_eval_token(struct engine *e, const struct engine_row *row
         return sampler_next(sampler, logits, token);
     }
     SOL_TRY(interrupt_check());
-    SOL_TRY(engine_begin(e, row, 1, &(struct engine_outputs){.samplers = &sampler}));
+    const struct engine_outputs outputs = {.samplers = &sampler, .goes_on = goes_on};
+    SOL_TRY(engine_begin(e, row, 1, &outputs));
     SOL_TRY(engine_finish(e, token, NULL));
     /* Where only some logits are no numbers the op draws from the others. */
     return *token < 0 ? finite_explain(e->original) : SOL_OK;

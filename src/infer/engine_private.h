@@ -24,6 +24,25 @@ struct cached_plan {
     struct forward_piece pieces[]; /* [FORWARD_PIECES_MAX] where these are not all */
 };
 
+/* What is sent for a step and what comes back (engine_turns.c): of the step that runs, and of one
+ * that is begun ahead of its turn (engine_ahead.c). */
+enum { ENGINE_TURNS = 2, ENGINE_NO_TURN = -1 };
+struct engine_turns {
+    void *pinned;
+    int32_t *step[ENGINE_TURNS]; /* in pinned memory, as buffers.step */
+    struct sample_draw *draws;   /* [max_outputs] of the step that was packed last; no places yet */
+    int now;                     /* whose turn it is */
+};
+struct engine_ahead {
+    struct gpu_event *before; /* behind the step before it; NULL: there is never one ahead */
+    struct rng *saved;        /* [max_outputs] */
+    int turn;                 /* of the step that is begun ahead; ENGINE_NO_TURN: there is none */
+    bool in_vain;             /* one that nobody asked for may still run */
+    bool drawn;               /* its tokens are those that the step before draws */
+    int64_t n;                /* its rows, which are its outputs */
+    enum forward_draw draw;
+};
+
 struct engine {
     const struct model *model; /* whose weights the ops read: `uploaded` on a GPU */
     const struct model *original;
@@ -56,6 +75,8 @@ struct engine {
     /* Of the step between its two halves: [max_outputs] who draws, or NULL; whose logits come. */
     struct sampler **drawing;
     bool *fetched;
+    struct engine_turns turns; /* on a GPU */
+    struct engine_ahead ahead;
     bool begun, draws_here;    /* that there is one; some of its tokens are drawn on the host */
     enum forward_draw draw;    /* where tokens are drawn there; with lists when it finishes */
     struct cached_plan *plans; /* that of the last step first, and so on */
@@ -85,22 +106,58 @@ static inline int64_t engine_layer(const struct engine *e, int64_t layer)
     return own >= 0 && own < e->model->config.n_layers ? own : -1;
 }
 
-/* What of a step's output comes to the host: tokens that were drawn, and logits of the outputs that
- * are `fetched`. */
-enum { WANT_NOTHING, WANT_LOGITS = 1, WANT_TOKENS = 2 };
-
 /* Errors as engine_eval's, nothing changed. */
 enum sol_status engine_check_rows(const struct engine *engine, const struct engine_row *rows,
                                   int64_t n);
 /* Takes the first rows that fit into a step; how many these are. */
 int64_t engine_fill_batch(struct engine *engine, const struct engine_row *rows, int64_t n);
+/* How output i is drawn, into turns.draws. */
+void engine_set_draw(struct engine *engine, int64_t i, int32_t list);
+
+/* A step's rows are there. */
+void engine_point_batch(struct batch *batch, const struct step_parts *parts);
+enum sol_status engine_turns_create(struct engine *engine);
+void engine_turns_destroy(struct engine *engine); /* when nothing runs */
+/* The arrays of a turn, of as many rows as the batch on the host has; where on the GPU one of them
+ * belongs. */
+struct step_parts engine_parts_of(const struct engine *engine, int turn);
+void *engine_there(const struct engine *engine, int turn, const void *part);
+/* Puts the batch on the host into a turn; and how to draw its outputs. */
+void engine_pack_rows(struct engine *engine, int turn);
+void engine_pack_draws(struct engine *engine, int turn);
+/* Sends the batch in the present turn, with how to draw its outputs or without. */
+enum sol_status engine_send_batch(struct engine *engine, bool draws);
+/* Sends how to draw them, for a draw behind the step. */
+enum sol_status engine_send_draws(struct engine *engine);
+/* Where output i's token goes. */
+static inline int32_t engine_place_of(const struct engine *e, int turn, int64_t i)
+{
+    return (int32_t)(turn * e->params.max_outputs + i);
+}
+/* What was drawn in this turn. */
+const int32_t *engine_drawn(const struct engine *engine, int turn);
+
+/* Begins the step behind the one that was just begun, where that is possible: a row for each of its
+ * rows, of the tokens that it draws or of `then`. */
+enum sol_status engine_go_on(struct engine *engine, const int32_t *then);
+/* Whether the step of the batch is the one that was begun ahead. It is forgotten otherwise. */
+bool engine_take_ahead(struct engine *engine);
+static inline void engine_forget_ahead(struct engine *e)
+{
+    e->ahead.in_vain |= e->ahead.turn != ENGINE_NO_TURN;
+    e->ahead.turn = ENGINE_NO_TURN;
+}
+/* Until what was begun is over, but for a step that was begun ahead. */
+enum sol_status engine_wait(struct engine *engine);
+
 /* Starts the step of the batch; the draws are where the op reads them. On the CPU it is over then.
  * After an error the batch is forgotten. */
-enum sol_status engine_start_step(struct engine *engine, unsigned wanted);
+enum sol_status engine_start_step(struct engine *engine, enum forward_draw draw);
 /* On a GPU: draws behind that step, by lists; the draws are on the host. */
 enum sol_status engine_start_draw(struct engine *engine);
-/* Its output, on the host. */
-enum sol_status engine_end_step(struct engine *engine, unsigned wanted);
+/* Its output, on the host: what was drawn, and with `logits` those of outputs that are `fetched`.
+ */
+enum sol_status engine_end_step(struct engine *engine, bool logits);
 /* Waits for the other ranks; `mine`: how the step went here. */
 enum sol_status engine_join_step(struct engine *engine, enum sol_status mine);
 void engine_forget_batch(struct engine *engine);

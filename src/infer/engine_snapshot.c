@@ -262,8 +262,9 @@ static bool shared_behind(const struct engine *e, int32_t sequence, int64_t posi
 }
 
 /* A ring has room for window - 1 + max_run rows. The last step wrote at most max_run from `oldest`
- * on. A step before that was undone began no later and wrote no farther than `oldest` + max_run. So
- * what a window sees at `oldest` or later is still there. */
+ * on; if one row, a step begun ahead may have written another (describe_layer). A step before that
+ * was undone began no later and wrote no farther than `oldest` + max_run. So what a window sees at
+ * `oldest` or later is still there. */
 static enum sol_status go_back(struct engine *e, int32_t sequence, int64_t position)
 {
     const int64_t now = e->position[sequence];
@@ -280,6 +281,7 @@ static enum sol_status go_back(struct engine *e, int32_t sequence, int64_t posit
                           "a sequence cannot go back to %lld: a snapshot or another sequence has "
                           "what follows there",
                           (long long)position);
+    engine_forget_ahead(e);
     e->position[sequence] = position;
     e->last[sequence] = last;
     kv_pages_hold(&e->pages, sequence, position);

@@ -26,6 +26,7 @@ static struct forward_step step_of(const struct engine *e, int64_t rows, int64_t
                                  .rows = rows,
                                  .outputs = outputs,
                                  .draw = draw,
+                                 .feeds = e->ahead.before && rows == outputs,
                                  .features = e->params.features,
                                  .n_features = e->params.n_features};
 }
@@ -155,6 +156,15 @@ enum sol_status engine_check_rows(const struct engine *e, const struct engine_ro
     return check_room(e, rows, n);
 }
 
+/* A plan is of one number of rows and outputs, so to each of its runs this is the same. */
+static void point_there(struct engine *e)
+{
+    const struct step_parts p =
+        buffers_step_parts(&e->buffers, e->buffers.step, e->batch.n_tokens, e->batch.n_outputs);
+    engine_point_batch(&e->batch, &p);
+    e->buffers.at.draws = p.draws;
+}
+
 /* Rows of the same sequence keep their order, so the first n rows that fit are taken as they come.
  */
 int64_t engine_fill_batch(struct engine *e, const struct engine_row *rows, int64_t n)
@@ -180,11 +190,13 @@ int64_t engine_fill_batch(struct engine *e, const struct engine_row *rows, int64
     }
     e->batch.n_tokens = b->n_tokens;
     e->batch.n_outputs = b->n_outputs;
+    if (e->gpu) point_there(e);
     return b->n_tokens;
 }
 
 void engine_forget_batch(struct engine *e)
 {
+    engine_forget_ahead(e);
     for (int64_t i = e->host.n_tokens - 1; i >= 0; i--) {
         int32_t sequence = e->host.sequence[i];
         e->last[sequence] = e->host.previous[i];
@@ -247,27 +259,23 @@ static enum sol_status after_layer(void *arg, int layer)
 }
 
 /* New pages are in the table before the step whose rows they are for; few steps have any. */
-static enum sol_status send_batch(struct engine *e)
+static enum sol_status send_batch(struct engine *e, bool draws)
 {
     struct kv_pages *p = &e->pages;
-    const struct buffers *b = &e->buffers;
+    engine_forget_ahead(e);
     if (!e->gpu) return SOL_OK;
     if (p->unsent)
-        SOL_TRY(gpu_copy_in(e->context.stream, b->page_table + p->changed, p->table + p->changed,
-                            (size_t)p->unsent * sizeof *p->table));
+        SOL_TRY(gpu_copy_in(e->context.stream, e->buffers.page_table + p->changed,
+                            p->table + p->changed, (size_t)p->unsent * sizeof *p->table));
     kv_pages_sent(p);
-    bool previous = forward_of(&e->model->config)->previous;
-    const void *end = b->at.draws + e->params.max_outputs;
-    if (previous) end = e->batch.previous + e->params.max_batch;
-    return gpu_copy_in(e->context.stream, b->step, b->host.step,
-                       (size_t)((const char *)end - (const char *)b->step));
+    return engine_send_batch(e, draws);
 }
 
 enum sol_status engine_place(struct engine *e, const struct engine_row *rows, int64_t n)
 {
     SOL_TRY(engine_check_rows(e, rows, n));
     engine_fill_batch(e, rows, n);
-    enum sol_status status = send_batch(e);
+    enum sol_status status = send_batch(e, false);
     engine_forget_batch(e);
     enum sol_status waited = e->gpu ? gpu_wait(e->context.stream) : SOL_OK;
     return status == SOL_OK ? waited : status;
@@ -288,22 +296,16 @@ static enum sol_status fetch_logits(struct engine *e)
     return SOL_OK;
 }
 
-/* What is wanted of it, on the host. */
-static enum sol_status fetch_output(struct engine *e, unsigned wanted)
+static enum sol_status wait_for_output(struct engine *e, bool logits)
 {
-    size_t n = (size_t)e->host.n_outputs;
-    const struct buffers *b = &e->buffers;
-    if (wanted & WANT_LOGITS) SOL_TRY(fetch_logits(e));
-    if (n && wanted & WANT_TOKENS)
-        return gpu_copy_out(e->context.stream, b->host.token, b->at.token, n * sizeof *b->at.token);
-    return SOL_OK;
+    if (logits) SOL_TRY(fetch_logits(e));
+    return engine_wait(e);
 }
 
 /* Waits, so that the staging arrays may be written again. */
-enum sol_status engine_end_step(struct engine *e, unsigned wanted)
+enum sol_status engine_end_step(struct engine *e, bool logits)
 {
-    enum sol_status status = e->gpu ? fetch_output(e, wanted) : SOL_OK;
-    if (status == SOL_OK && e->gpu) status = gpu_wait(e->context.stream);
+    enum sol_status status = e->gpu ? wait_for_output(e, logits) : SOL_OK;
     status = engine_join_step(e, status);
     if (status != SOL_OK) engine_forget_batch(e);
     return status;
@@ -314,7 +316,7 @@ static enum sol_status prepare_step(struct engine *e, enum forward_draw draw, st
 {
     if (!e->batch.n_outputs) draw = FORWARD_NO_DRAW;
     SOL_TRY(plan_for(e, e->batch.n_tokens, e->batch.n_outputs, draw, plan));
-    return send_batch(e);
+    return send_batch(e, draw == FORWARD_DRAW);
 }
 
 static enum sol_status run_plan(struct engine *e, struct plan *plan)
@@ -384,10 +386,9 @@ static enum sol_status pass_features(struct engine *e)
     return status;
 }
 
-enum sol_status engine_start_step(struct engine *e, unsigned wanted)
+enum sol_status engine_start_step(struct engine *e, enum forward_draw draw)
 {
     struct plan *plan;
-    const enum forward_draw draw = wanted & WANT_TOKENS ? FORWARD_DRAW : FORWARD_NO_DRAW;
     enum sol_status status;
     if (e->ranks) {
         status = start_joint_step(e, draw);
@@ -404,24 +405,21 @@ enum sol_status engine_start_step(struct engine *e, unsigned wanted)
 enum sol_status engine_start_draw(struct engine *e)
 {
     struct plan *plan;
-    const struct buffers *b = &e->buffers;
-    size_t n = (size_t)e->host.n_outputs;
-    const void *draws = b->host.step + ((int32_t *)(void *)b->at.draws - b->step);
     SOL_TRY(plan_for(e, 0, e->host.n_outputs, FORWARD_DRAW_LISTS, &plan));
     struct cached_plan *draw = e->plans, *step = draw->next;
     draw->next = step->next;
     step->next = draw;
     e->plans = step;
-    SOL_TRY(gpu_copy_in(e->context.stream, b->at.draws, draws, n * sizeof *b->at.draws));
+    SOL_TRY(engine_send_draws(e));
     return plan_run(plan, &e->context, e->timed, NULL);
 }
 
 /* Logits: of all outputs. */
-static enum sol_status run_step(struct engine *e, unsigned wanted)
+static enum sol_status run_step(struct engine *e, bool logits)
 {
     for (int64_t i = 0; i < e->params.max_outputs; i++) e->fetched[i] = true;
-    SOL_TRY(engine_start_step(e, wanted));
-    return engine_end_step(e, wanted);
+    SOL_TRY(engine_start_step(e, FORWARD_NO_DRAW));
+    return engine_end_step(e, logits);
 }
 
 enum sol_status engine_eval(struct engine *e, const struct engine_row *rows, int64_t n,
@@ -434,7 +432,7 @@ enum sol_status engine_eval(struct engine *e, const struct engine_row *rows, int
         SOL_TRY(interrupt_check());
         int64_t step = engine_fill_batch(e, rows + done, n - done);
         bool wanted = logits || on_logits;
-        SOL_TRY(run_step(e, wanted ? WANT_LOGITS : WANT_NOTHING));
+        SOL_TRY(run_step(e, wanted));
         if (wanted) SOL_TRY(finite_check(e->original, e->context.pool, at, e->host.n_outputs));
         if (on_logits && e->host.n_outputs)
             SOL_TRY(on_logits(arg, done, e->host.output_rows, e->host.n_outputs, at));

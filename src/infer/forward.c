@@ -260,5 +260,6 @@ void forward_build(struct plan *plan, const struct forward_step *step)
                                         .banned = b->banned,
                                         .lists = step->draw == FORWARD_DRAW_LISTS ? b->lists : NULL,
                                         .draws = b->draws,
-                                        .token = b->token});
+                                        .token = b->token,
+                                        .next = step->feeds ? step->batch->token : NULL});
 }

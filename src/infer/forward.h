@@ -49,7 +49,8 @@ struct forward_step {
     const struct forward_buffers *buffers;
     int64_t rows, outputs; /* of tokens, and of logits; no rows: only the draw */
     enum forward_draw draw;
-    const bool *skip;        /* [n_layers] not called, to see what others need; or NULL */
+    bool feeds;       /* what row i draws becomes the batch's token i, for a step right behind */
+    const bool *skip; /* [n_layers] not called, to see what others need; or NULL */
     const int64_t *features; /* [n_features] before which of the layers, n_layers for behind the */
     int64_t n_features;      /* last, the stream is kept: buffers->features */
     /* Rows that pass at once (forward_piece_rows); 0: all. Of several pieces the plan reads

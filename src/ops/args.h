@@ -209,7 +209,8 @@ struct sample_draw {
     double uniform;             /* random, from 0 to below 1 */
     double inverse_temperature; /* infinity: the likeliest */
     double min_p;               /* weights below that share of the largest count as nothing */
-    int64_t list;               /* which of sample_args.lists is this row's; -1: none */
+    int32_t list;               /* which of sample_args.lists is this row's; -1: none */
+    int32_t place;              /* where in sample_args.token it goes */
 };
 
 /* sample: the weight of a token is exp((logit - largest) * inverse_temperature), that of NaN and of
@@ -223,7 +224,8 @@ struct sample_args {
     const uint32_t *lists;           /* [at most n][(vocab + 31) / 32] bits of what is allowed;
                                       * NULL: no row has one */
     const struct sample_draw *draws; /* [n] */
-    int32_t *token;                  /* [n] */
+    int32_t *token; /* in the order of places, which differ; memory of a GPU or of its host */
+    int32_t *next;  /* [n] the same in the order of rows, 0 where that is -1; or NULL */
 };
 
 /* pack_weights: a matrix as the kernels of a GPU want it (ops/cuda/pack_cuda.h), while a model is

@@ -72,7 +72,11 @@ static void reference(const struct op_context *context, const void *args)
 {
     (void)context;
     const struct sample_args *a = args;
-    for (int64_t row = 0; row < a->n; row++) a->token[row] = draw_token(a, row);
+    for (int64_t row = 0; row < a->n; row++) {
+        const int32_t token = draw_token(a, row);
+        a->token[a->draws[row].place] = token;
+        if (a->next) a->next[row] = token < 0 ? 0 : token;
+    }
 }
 
 static struct sample_draw *case_draws(struct case_maker *c, int64_t n)
@@ -86,6 +90,7 @@ static struct sample_draw *case_draws(struct case_maker *c, int64_t n)
                                        : 1 / (0.1 + rng_uniform(c->rng)),
             .min_p = i % 4 == 1 ? 0.05 : 0,
             .list = -1,
+            .place = (int32_t)(n - 1 - i),
         };
     return draws;
 }
@@ -117,24 +122,39 @@ static void case_lists(struct case_maker *c, struct sample_args *a)
     int64_t words = (a->vocab + 31) / 32, n = (a->n + 1) / 2;
     uint32_t *lists = case_bits(c, n * words, c->index == 1 ? 1 : 9);
     if (!lists || !draws) return;
-    for (int64_t i = 0; i < n; i++) draws[2 * i].list = n - 1 - i;
+    for (int64_t i = 0; i < n; i++) draws[2 * i].list = (int32_t)(n - 1 - i);
     if (n > 1) memset(lists, 0, (size_t)words * sizeof *lists);
     a->lists = lists;
 }
 
+/* Nearly all of the weight is far from the first token, and the target at its end. */
+static void go_far(struct sample_args *a)
+{
+    struct sample_draw *draw = (struct sample_draw *)(uintptr_t)a->draws;
+    float *logits = a->logits.data;
+    if (!draw || !logits) return;
+    draw->uniform = 1 - 0x1p-53;
+    draw->inverse_temperature = 1;
+    for (int64_t i = a->vocab / 2; i < a->vocab / 2 + 1000; i++) logits[i] += 2000;
+}
+
 static bool make_case(struct case_maker *c, void *args)
 {
-    if (c->index >= 6) return false;
-    int64_t n = case_size(c, 1, 6),
-            vocab = c->index < 3 ? case_size(c, 1, 300) : 7000 + 900 * c->index;
+    static const int64_t sizes[] = {0, 0, 0, 9700, 10600, 11500, 70000, 1100000};
+    enum { SIZES = sizeof sizes / sizeof *sizes, FAR = 6 };
+    if (c->index >= SIZES) return false;
+    const int64_t vocab = sizes[c->index] ? sizes[c->index] : case_size(c, 1, 300);
+    const int64_t n = case_size(c, 1, c->index < FAR ? 6 : 1);
     struct sample_args *a = args;
     make_problem(c, &(struct op_problem){.rows = n, .n = vocab}, a);
+    if (c->index % 3) a->next = ARENA_NEW(c->arena, int32_t, n);
     if (c->index % 2) a->banned = case_bits(c, (vocab + 31) / 32, 4);
     if (c->index > 0 && c->index < 5) case_lists(c, a);
     /* Ties are part of the contract. */
     float *logits = a->logits.data;
     for (int64_t i = 0; logits && c->index == 4 && i < n * vocab; i++)
         logits[i] = roundf(logits[i]);
+    if (c->index >= FAR) go_far(a);
     return true;
 }
 
@@ -143,7 +163,10 @@ static int more_outputs(const void *args, struct op_output out[OP_OUTPUTS_MAX])
     const struct sample_args *a = args;
     out[0] = (struct op_output){offsetof(struct sample_args, token), (size_t)a->n * 4, false, 0,
                                 DTYPE_F32};
-    return 1;
+    if (!a->next) return 1;
+    out[1] = out[0];
+    out[1].offset = offsetof(struct sample_args, next);
+    return 2;
 }
 
 static void problem(const void *args, struct op_problem *out)

@@ -529,9 +529,21 @@ static void give_up(struct scheduler *s, enum sol_status status)
     publish(s, 0);
 }
 
+/* Whether the next step is probably the same texts'. */
+static bool goes_on(const struct scheduler *s)
+{
+    if (s->n_rows > ENGINE_GO_ON_MOST || s->n_outputs < s->n_rows || s->waiting.n) return false;
+    for (int64_t i = 0; i < s->n_outputs; i++) {
+        const struct request *r = s->drawing[i];
+        if (!r || r->n_tokens - r->result.prompt + 1 >= r->asked.limit) return false;
+    }
+    return true;
+}
+
 static struct engine_outputs outputs_of(struct scheduler *s)
 {
-    struct engine_outputs outputs = {s->samplers, s->logits_wanted, false};
+    struct engine_outputs outputs = {
+        .samplers = s->samplers, .logits = s->logits_wanted, .goes_on = goes_on(s)};
     for (int64_t i = 0; i < s->n_outputs; i++) {
         const struct request *r = s->drawing[i];
         const bool draws = r && s->samplers[i];

@@ -49,6 +49,8 @@ static const struct word {
     {"moe_sum", CLASS_FIXED + ROLE_EXPERTS},
     {"permute_moe", CLASS_FIXED + ROLE_EXPERTS},
     {"kv_write", CLASS_FIXED + ROLE_COPIES},
+    {"send_few", CLASS_FIXED + ROLE_COPIES},
+    {"send_many", CLASS_FIXED + ROLE_COPIES},
     {"join_columns", CLASS_FIXED + ROLE_COPIES},
     {"own_experts", CLASS_FIXED + ROLE_ROUTER},
     {"triton_tem", CLASS_PRODUCT},

@@ -29,10 +29,11 @@ static void run(const struct op_context *context, const void *args)
         .draws = (const struct sample_kernel_draw *)a->draws,
         .partial = context->workspace,
         .token = a->token,
+        .next = a->next,
     };
-    static const char *const passes[] = {"sample_max", "sample_weigh", "sample_draw"};
+    static const char *const kernels[] = {"sample_pieces", "sample_weigh", "sample_draw"};
     for (int i = 0; i < 3; i++)
-        gpu_put(context->stream, "sample/sample.cu", passes[i],
+        gpu_put(context->stream, "sample/sample.cu", kernels[i],
                 &(struct gpu_launch){.grid = {i < 2 ? (unsigned)k.pieces : 1, (unsigned)a->n},
                                      .block = {SAMPLE_THREADS},
                                      .overlaps = true},
@@ -41,7 +42,7 @@ static void run(const struct op_context *context, const void *args)
 
 const struct op_variant sample_f64_cuda = {
     .name = "sample_f64_cuda",
-    .summary = "largest logit, sums of weights, draw: three kernels",
+    .summary = "what is known of pieces of a row, sums with min_p, the draw: three kernels",
     .target = TARGET_CUDA,
     .workspace = workspace,
     .run = run,
