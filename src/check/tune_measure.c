@@ -376,6 +376,20 @@ static enum sol_status time_candidate(void *arg, int candidate, double *ns)
     return SOL_OK;
 }
 
+/* Among those that have plans; `which` of all they are. */
+static enum sol_status choose(struct measurement *m, const int *which, int count, int usual,
+                              struct tune_choice *out)
+{
+    struct tune_choice choice;
+    SOL_TRY(tune_plan_times(m->site, m->plans[usual], &m->times));
+    SOL_TRY(tune_select(time_candidate, m, count, usual, TUNE_LEAST_GAIN, &choice));
+    *out = choice;
+    out->fastest = which[choice.fastest];
+    memset(out->each, 0, sizeof out->each);
+    for (int i = 0; i < count; i++) out->each[which[i]] = choice.each[i];
+    return SOL_OK;
+}
+
 static enum sol_status race(struct tune_site *site, const struct tune_calls *calls,
                             const struct tune_candidate *candidates, int n, int usual,
                             struct tune_choice *out)
@@ -391,9 +405,7 @@ static enum sol_status race(struct tune_site *site, const struct tune_calls *cal
         if (status == SOL_OK) status = tune_warm_up(site, m.plans[count]);
         which[count++] = i;
     }
-    if (status == SOL_OK) status = tune_plan_times(site, m.plans[mine], &m.times);
-    if (status == SOL_OK) status = tune_select(time_candidate, &m, count, mine, out);
-    if (status == SOL_OK) out->fastest = which[out->fastest];
+    if (status == SOL_OK) status = choose(&m, which, count, mine, out);
     for (int i = 0; i < count; i++) plan_destroy(m.plans[i]);
     if (m.n_depths > 1) { /* as the caller left it */
         enum sol_status placed = site->place(site->arg, site->depths[0]);

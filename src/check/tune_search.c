@@ -3,7 +3,7 @@
  * Two plans are made and looked at, not run as they are: one with every composite composed, whose
  * primitives are searched first, and the usual one, whose composites follow, with the primitives
  * within them as they were found. */
-#include "check/tune_search.h"
+#include "check/tune_search_private.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -15,24 +15,6 @@
 #include "ops/ops.h"
 #include "ops/problem.h"
 
-enum { PROBLEMS_MAX = 192 };
-
-/* The calls of one problem in a plan. */
-struct found {
-    struct op_problem problem;
-    struct tune_calls calls; /* some, to time */
-    int count;               /* all */
-    int usual_v, usual_choice;
-};
-
-struct tune_collection {
-    const struct chooser *chooser;
-    bool composites; /* these, else the primitives */
-    struct plan *plan;
-    struct found list[PROBLEMS_MAX];
-    int count;
-};
-
 /* ---- problems ---- */
 
 static bool same_problem(const struct op_problem *a, const struct op_problem *b)
@@ -40,8 +22,21 @@ static bool same_problem(const struct op_problem *a, const struct op_problem *b)
     return a->rows == b->rows && op_problem_same(a, b);
 }
 
-static struct found *find_problem(struct tune_collection *c, const struct op *op,
-                                  const struct op_problem *problem)
+int tune_calls_in(const struct plan *plan, const struct tune_problem *f)
+{
+    int calls = 0;
+    for (int i = 0; i < plan_step_count(plan); i++) {
+        const struct plan_step *step = plan_step_at(plan, i);
+        struct op_problem problem;
+        if (step->op != f->calls.op) continue;
+        step->op->problem(step->args, &problem);
+        calls += same_problem(&problem, &f->problem);
+    }
+    return calls;
+}
+
+static struct tune_problem *find_problem(struct tune_collection *c, const struct op *op,
+                                         const struct op_problem *problem)
 {
     for (int i = 0; i < c->count; i++)
         if (c->list[i].calls.op == op && same_problem(&c->list[i].problem, problem))
@@ -55,14 +50,14 @@ static void collect(void *arg, const struct op *op, const void *args, int chosen
     struct op_problem problem;
     if (c->composites != (op->compose != NULL) || op->collective) return;
     op->problem(args, &problem);
-    struct found *f = find_problem(c, op, &problem);
-    if (!f && c->count == PROBLEMS_MAX) return; /* a step has some sixty */
+    struct tune_problem *f = find_problem(c, op, &problem);
+    if (!f && c->count == TUNE_PROBLEMS_MAX) return; /* a step has some sixty */
     if (!f) {
         f = &c->list[c->count++];
-        *f = (struct found){.problem = problem,
-                            .calls.op = op,
-                            .usual_v = chosen,
-                            .usual_choice = chooser_choice(c->chooser, op, chosen, args)};
+        *f = (struct tune_problem){.problem = problem,
+                                   .calls.op = op,
+                                   .usual_v = chosen,
+                                   .usual_choice = chooser_choice(c->chooser, op, chosen, args)};
     }
     f->count++;
     if (f->calls.n < TUNE_SETS_MAX) f->calls.args[f->calls.n++] = args;
@@ -121,7 +116,7 @@ static bool may_win(const struct tune_search *s, const struct op *op, int v, int
 }
 
 /* Not the references, which are made to be read. Returns how many. */
-static int list_candidates(const struct tune_search *s, const struct found *f,
+static int list_candidates(const struct tune_search *s, const struct tune_problem *f,
                            struct tune_candidate out[TUNE_CANDIDATES_MAX], int *usual)
 {
     const struct op *op = f->calls.op;
@@ -152,7 +147,15 @@ static void name(char out[TUNING_NAME_MAX], const char *text)
     snprintf(out, TUNING_NAME_MAX, "%s", text);
 }
 
-static void fill_entry(const struct tune_search *s, const struct found *f, struct tuning_entry *e)
+void tune_take(struct tuning_entry *e, const struct tune_candidate *candidate, double ns)
+{
+    name(e->variant, op_variant_name(e->op, candidate->v));
+    name(e->choice, op_choice_name(e->op, candidate->v, candidate->choice));
+    e->ns = ns;
+}
+
+static void fill_entry(const struct tune_search *s, const struct tune_problem *f,
+                       struct tuning_entry *e)
 {
     const struct op *op = f->calls.op;
     *e = (struct tuning_entry){.op = op, .problem = f->problem, .loosest = s->usual.loosest};
@@ -161,20 +164,6 @@ static void fill_entry(const struct tune_search *s, const struct found *f, struc
     name(e->usual_choice, op_choice_name(op, f->usual_v, f->usual_choice));
     memcpy(e->variant, e->usual, sizeof e->variant);
     memcpy(e->choice, e->usual_choice, sizeof e->choice);
-}
-
-/* In the usual plan; a primitive is there where its composite is composed. */
-static int calls_in_step(const struct tune_search *s, const struct found *f)
-{
-    int calls = 0;
-    for (int i = 0; i < plan_step_count(s->composites->plan); i++) {
-        const struct plan_step *step = plan_step_at(s->composites->plan, i);
-        struct op_problem problem;
-        if (step->op != f->calls.op) continue;
-        step->op->problem(step->args, &problem);
-        calls += same_problem(&problem, &f->problem);
-    }
-    return calls;
 }
 
 /* ---- one problem ---- */
@@ -191,11 +180,25 @@ static enum sol_status renew(void *arg)
     return r->search->make_step(r->search->arg, r->plan, r->args);
 }
 
-static enum sol_status measure(struct tune_search *s, struct plan *plan, const struct found *f,
+/* The fastest, and up to a few that are nearly as fast. */
+static void note_close(struct tune_problem *f, const struct tune_candidate *candidates, int n,
+                       const struct tune_choice *choice)
+{
+    f->close[0] = candidates[choice->fastest];
+    f->close_ns[0] = choice->ns;
+    f->n_close = 1;
+    for (int i = 0; i < n && f->n_close < TUNE_CLOSE_MAX; i++) {
+        if (i == choice->fastest || !(choice->each[i] > 0)) continue;
+        if (choice->each[i] > TUNE_CLOSE * choice->ns) continue;
+        f->close[f->n_close] = candidates[i];
+        f->close_ns[f->n_close++] = choice->each[i];
+    }
+}
+
+static enum sol_status measure(struct tune_search *s, struct plan *plan, struct tune_problem *f,
                                struct tune_result *r, struct tune_candidate *candidates, int usual)
 {
     struct tune_choice choice;
-    const struct op *op = f->calls.op;
     struct renewal renewal = {s, plan, f->calls.args[0]};
     s->site.renew = renew;
     s->site.renew_arg = &renewal;
@@ -209,10 +212,8 @@ static enum sol_status measure(struct tune_search *s, struct plan *plan, const s
         r->large += candidates[i].large;
     }
     s->report->wrong += r->wrong;
-    const struct tune_candidate *best = &candidates[choice.fastest];
-    name(r->entry.variant, op_variant_name(op, best->v));
-    name(r->entry.choice, op_choice_name(op, best->v, best->choice));
-    r->entry.ns = choice.ns;
+    tune_take(&r->entry, &candidates[choice.fastest], choice.ns);
+    note_close(f, candidates, r->candidates, &choice);
     r->entry.usual_ns = choice.usual_ns;
     r->gain = choice.gain;
     r->low = choice.low;
@@ -222,7 +223,8 @@ static enum sol_status measure(struct tune_search *s, struct plan *plan, const s
 }
 
 /* The same problem in a step of other rows: a prompt's head has one row too. */
-static const struct tune_result *measured_before(const struct tune_search *s, const struct found *f)
+static const struct tune_result *measured_before(const struct tune_search *s,
+                                                 const struct tune_problem *f)
 {
     for (size_t i = 0; i < s->report->count; i++) {
         const struct tune_result *r = &s->report->results[i];
@@ -234,7 +236,8 @@ static const struct tune_result *measured_before(const struct tune_search *s, co
 }
 
 /* What the record has of exactly this problem: a search that was made is not made again. */
-static const struct tuning_entry *known_entry(const struct tune_search *s, const struct found *f)
+static const struct tuning_entry *known_entry(const struct tune_search *s,
+                                              const struct tune_problem *f)
 {
     const struct tuning_entry *e =
         tuning_find(s->found, f->calls.op, &f->problem, s->usual.loosest);
@@ -249,7 +252,7 @@ static void fill_known(struct tune_result *r, const struct tuning_entry *known)
 }
 
 static enum sol_status search_problem(struct tune_search *s, struct plan *plan,
-                                      const struct found *f, int calls)
+                                      struct tune_problem *f, int calls)
 {
     struct tune_candidate candidates[TUNE_CANDIDATES_MAX];
     int usual, n = list_candidates(s, f, candidates, &usual);
@@ -264,6 +267,7 @@ static enum sol_status search_problem(struct tune_search *s, struct plan *plan,
     r->calls = calls;
     if (before) return SOL_OK;
     r->candidates = n;
+    f->result = s->report->count - 1;
     fill_entry(s, f, &r->entry);
     if (known) fill_known(r, known);
     if (known || s->list_only) return SOL_OK;
@@ -312,7 +316,7 @@ static enum sol_status compare_steps(struct tune_search *s, struct tune_step *st
     enum sol_status status = tune_warm_up(&s->site, p.plans[0]);
     if (status == SOL_OK) status = tune_warm_up(&s->site, p.plans[1]);
     if (status == SOL_OK) status = tune_plan_times(&s->site, p.plans[0], &p.times);
-    if (status == SOL_OK) status = tune_select(time_step, &p, 2, 0, &choice);
+    if (status == SOL_OK) status = tune_select(time_step, &p, 2, 0, TUNE_LEAST_GAIN, &choice);
     if (status == SOL_OK) {
         step->usual_ns = choice.usual_ns;
         step->ns = choice.ns;
@@ -342,8 +346,10 @@ static enum sol_status search_problems(struct tune_search *s)
     progress_start(&progress, label, "problems", total);
     for (int k = 0; k < 2; k++)
         for (int i = 0; status == SOL_OK && i < lists[k]->count; i++) {
-            const struct found *f = &lists[k]->list[i];
-            status = search_problem(s, lists[k]->plan, f, k ? f->count : calls_in_step(s, f));
+            struct tune_problem *f = &lists[k]->list[i];
+            /* A primitive is in the usual plan where its composite is composed. */
+            const int calls = k ? f->count : tune_calls_in(s->composites->plan, f);
+            status = search_problem(s, lists[k]->plan, f, calls);
             progress_update(&progress, ++done);
         }
     progress_end(&progress);
@@ -364,7 +370,8 @@ static double expected_gain(const struct tune_search *s, size_t first)
 static enum sol_status search_and_compare(struct tune_search *s)
 {
     const size_t first = s->report->count;
-    const enum sol_status status = search_problems(s);
+    enum sol_status status = search_problems(s);
+    if (status == SOL_OK && !s->list_only && !s->late) status = tune_in_step(s);
     struct tune_step *step = &s->report->steps[s->report->n_steps++];
     *step = (struct tune_step){
         .name = s->step, .rows = s->step_rows, .expected_ns = expected_gain(s, first)};

@@ -23,6 +23,8 @@ struct tune_result {
     struct tuning_entry
         entry; /* what the record gets, or would: without times where none were taken */
     double gain, low, high; /* as in struct tune_choice */
+    double step_gain; /* by how much the step is faster with it than with what is fastest alone; 0:
+                       * that is the same */
 };
 
 /* A whole step, once with the usual kernels and once with the tuned ones, in turn. */

@@ -12,13 +12,13 @@
  * three wild ones cannot widen to infinity. */
 enum { ROUNDS = 9, PAIRS = 15 };
 static const double hopeless = 2.5, /* times the fastest, after one round */
-    behind = 1.25,                  /* after three */
-    least_gain = 0.01;
+    behind = 1.25;                  /* after three */
 
 struct race {
     tune_time_fn time;
     void *arg;
     int n, usual;
+    double least;
     bool out[TUNE_CANDIDATES_MAX];
     double ns[TUNE_CANDIDATES_MAX][ROUNDS];
 };
@@ -74,7 +74,7 @@ static enum sol_status run_pairs(const struct race *r, int best, struct tune_cho
     }
     SOL_TRY(shift_paired(logs, PAIRS, &shift));
     out->usual_ns = out->ns = median_of(usual, PAIRS);
-    if (!shift.has_interval || shift.low <= 0 || expm1(shift.estimate) <= least_gain) return SOL_OK;
+    if (!shift.has_interval || shift.low <= 0 || expm1(shift.estimate) <= r->least) return SOL_OK;
     out->fastest = best;
     out->ns = median_of(mine, PAIRS);
     out->gain = expm1(shift.estimate);
@@ -83,16 +83,18 @@ static enum sol_status run_pairs(const struct race *r, int best, struct tune_cho
     return SOL_OK;
 }
 
-enum sol_status tune_select(tune_time_fn time, void *arg, int n, int usual, struct tune_choice *out)
+enum sol_status tune_select(tune_time_fn time, void *arg, int n, int usual, double least,
+                            struct tune_choice *out)
 {
     assert(n >= 1 && n <= TUNE_CANDIDATES_MAX && usual >= 0 && usual < n);
     struct race *r = calloc(1, sizeof *r);
     if (!r) return status_set(SOL_E_MEMORY, "no memory for the times of %d candidates", n);
-    *r = (struct race){.time = time, .arg = arg, .n = n, .usual = usual};
+    *r = (struct race){.time = time, .arg = arg, .n = n, .usual = usual, .least = least};
     *out = (struct tune_choice){.fastest = usual};
     enum sol_status status = run_race(r);
     if (status == SOL_OK) {
         int best = leader(r, ROUNDS);
+        for (int i = 0; i < n; i++) out->each[i] = r->out[i] ? 0 : median_of(r->ns[i], ROUNDS);
         out->usual_ns = out->ns = median_of(r->ns[usual], ROUNDS);
         if (best != usual) status = run_pairs(r, best, out);
     }

@@ -73,7 +73,9 @@ static void print_line(const struct tune_result *r, struct table *table)
     table_cell(table, "%s", faster ? text : "");
     time_cell(faster ? e->ns : 0, table);
     snprintf(text, sizeof text, "%.1f", 100 * r->gain);
-    if (faster && !known)
+    if (r->step_gain > 0)
+        snprintf(text, sizeof text, "%.1f; the step %.1f", 100 * r->gain, 100 * r->step_gain);
+    else if (faster && !known)
         snprintf(text, sizeof text, "%.1f (%.1f to %.1f)", 100 * r->gain, 100 * r->low,
                  100 * r->high);
     table_cell(table, "%s", faster ? text : "");
@@ -152,6 +154,7 @@ static json_t *result_json(const struct tune_result *r)
                              "state", states[r->state], "usual", e->usual, "usual_choice",
                              e->usual_choice, "fastest", e->variant, "choice", e->choice);
     if (r->step) json_object_set_new(json, "step", json_string(r->step));
+    if (r->step_gain > 0) json_object_set_new(json, "step_gain", json_real(r->step_gain));
     if (r->large) json_object_set_new(json, "large", json_integer(r->large));
     if (r->state == TUNE_KEPT || r->state == TUNE_FASTER || r->state == TUNE_KNOWN) {
         json_t *times = json_pack("{s:f, s:f, s:f, s:f, s:f}", "usual_ns", e->usual_ns, "ns", e->ns,
