@@ -30,6 +30,7 @@
 #include "infer/perplexity.h"
 #include "model/upload.h"
 #include "ops/ops.h"
+#include "support/backend.h"
 #include "support/effort.h"
 #include "support/prose.h"
 
@@ -58,9 +59,7 @@ static int open_all(void **state)
 {
     (void)state;
     static char bytes[1 << 17];
-    const char *backend = getenv("SOL_TEST_BACKEND");
-    if (backend && strcmp(backend, "cuda") == 0 && gpu_open(0, &gpu) != SOL_OK)
-        fail_msg("%s", sol_last_error());
+    gpu = test_gpu();
     size_t length;
     const char *prose = prose_read(text_path, bytes, sizeof bytes, &length);
     assert_non_null(prose);

@@ -26,6 +26,7 @@
 #include "base/rng.h"
 #include "gpu/device.h"
 #include "infer/engine.h"
+#include "support/backend.h"
 #include "support/effort.h"
 
 enum {
@@ -202,8 +203,7 @@ static void open_gpus(struct gpu *gpus[], int wanted)
 {
     struct gpu_info infos[PLAYERS];
     int count = 0;
-    const char *backend = getenv("SOL_TEST_BACKEND");
-    if (!backend || strcmp(backend, "cuda") != 0) {
+    if (!test_on_gpu()) {
         print_message("skipped: SOL_TEST_BACKEND=cuda runs it on GPUs\n");
         skip();
     }

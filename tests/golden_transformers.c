@@ -24,6 +24,7 @@
 #include "gpu/device.h"
 #include "infer/engine.h"
 #include "ops/ops.h"
+#include "support/backend.h"
 #include "support/effort.h"
 
 static const double EXACT_BOUND = 1e-4;
@@ -78,9 +79,7 @@ static int open_all(void **state)
 {
     (void)state;
     glob_t found;
-    const char *backend = getenv("SOL_TEST_BACKEND");
-    if (backend && strcmp(backend, "cuda") == 0 && gpu_open(0, &gpu) != SOL_OK)
-        fail_msg("%s", sol_last_error());
+    gpu = test_gpu();
     assert_int_equal(glob(SOL_SOURCE_DIR "/tests/golden/*.gguf", 0, NULL, &found), 0);
     for (size_t i = 0; i < found.gl_pathc && n_goldens < FILES_MAX; i++) {
         struct golden *g = &goldens[n_goldens++];

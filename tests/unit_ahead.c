@@ -16,6 +16,8 @@
 #include "infer/engine_private.h"
 #include "infer/sampler.h"
 #include "model/model.h"
+#include "ops/batch.h"
+#include "support/backend.h"
 
 enum { TEXTS = 20, CONTEXT = 150, LONGEST = 6, SEEDS = 6 };
 
@@ -39,6 +41,7 @@ struct play {
     struct side plain, ahead;
     struct rng rng;
     int texts, rounds;
+    int64_t longest;       /* rows of a text in a step; 0: LONGEST */
     int32_t newest[TEXTS]; /* drawn last, and not yet a row */
     int64_t kept;          /* the snapshot's position; 0: there is none */
     int32_t kept_newest;
@@ -51,12 +54,13 @@ static int64_t pick(struct play *p, int64_t n)
 
 static void open_side(const struct play *p, struct side *s)
 {
+    const int64_t longest = p->longest ? p->longest : LONGEST;
     struct engine_params e;
     engine_params_init(&e);
     e.context = CONTEXT;
     e.sequences = e.max_outputs = p->texts;
-    e.max_batch = p->texts + LONGEST; /* odd with three texts: what is sent in turns is aligned */
-    e.max_run = LONGEST;
+    e.max_batch = p->texts + longest; /* odd with three texts: what is sent in turns is aligned */
+    e.max_run = longest;
     e.snapshots = 1;
     e.cache_positions = (2 * p->texts + 2) * 128; /* two pages a text, and two of the snapshot */
     e.threads = 1;
@@ -289,13 +293,40 @@ static void what_changes_meanwhile_counts(void **state)
     close_side(&p.ahead);
 }
 
+/* Where steps have one row, the next one, which is not taken, leaves what a window sees after going
+ * back by one. A window of whole blocks has no room by rounding. */
+static void windows_have_room_for_both(void **state)
+{
+    (void)state;
+    const int64_t window = model->config.window;
+    struct play p = {.texts = 1, .longest = 1};
+    model->config.window = KV_BLOCK;
+    open_side(&p, &p.plain);
+    open_side(&p, &p.ahead);
+    write_prompt(&p, 0, 2 * KV_BLOCK);
+    for (int i = 0; i < 4; i++) {
+        struct told t = {.n = 1, .draws = true, .goes_on = true, .without = -1};
+        const struct engine_row row = {(int32_t)pick(&p, model->config.vocab), 0, true};
+        const float *logits[2];
+        set_samplers(&p, 0, 0, false);
+        step(&p, &t);
+        const int64_t position = engine_position(p.plain.engine, 0) - 1;
+        must(engine_go_back(p.plain.engine, 0, position));
+        must(engine_go_back(p.ahead.engine, 0, position));
+        must(engine_eval(p.plain.engine, &row, 1, NULL, NULL, &logits[0]));
+        must(engine_eval(p.ahead.engine, &row, 1, NULL, NULL, &logits[1]));
+        assert_memory_equal(logits[0], logits[1], (size_t)model->config.vocab * sizeof(float));
+    }
+    close_side(&p.plain);
+    close_side(&p.ahead);
+    model->config.window = window;
+}
+
 static int open_all(void **state)
 {
     (void)state;
-    const char *backend = getenv("SOL_TEST_BACKEND");
+    gpu = test_gpu();
     must(model_open("synth:tiny,layers=2", &model));
-    if (!backend || strcmp(backend, "cuda") != 0) return 0;
-    must(gpu_open(0, &gpu));
     return 0;
 }
 
@@ -311,6 +342,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(the_same_tokens_are_drawn),
                                        cmocka_unit_test(of_many_texts_too),
+                                       cmocka_unit_test(windows_have_room_for_both),
                                        cmocka_unit_test(what_changes_meanwhile_counts)};
     return cmocka_run_group_tests(tests, open_all, close_all);
 }

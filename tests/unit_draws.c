@@ -13,6 +13,7 @@
 #include "infer/engine.h"
 #include "infer/sampler.h"
 #include "model/model.h"
+#include "support/backend.h"
 
 enum { TEXTS = 5, STEPS = 12 };
 
@@ -162,10 +163,8 @@ static void only_what_is_wanted_comes(void **state)
 static int open_all(void **state)
 {
     (void)state;
-    const char *backend = getenv("SOL_TEST_BACKEND");
+    gpu = test_gpu();
     must(model_open("synth:tiny,layers=2", &model));
-    if (!backend || strcmp(backend, "cuda") != 0) return 0;
-    must(gpu_open(0, &gpu));
     return 0;
 }
 

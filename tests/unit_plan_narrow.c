@@ -12,6 +12,7 @@
 #include "gpu/device.h"
 #include "infer/engine.h"
 #include "ops/plan.h"
+#include "support/backend.h"
 
 struct step_args {
     int64_t rows;
@@ -159,8 +160,7 @@ static void test_bits(void **state)
 {
     (void)state;
     static float wide[VOCAB], narrow[VOCAB];
-    const char *backend = getenv("SOL_TEST_BACKEND");
-    if (!backend || strcmp(backend, "cuda") != 0) {
+    if (!test_on_gpu()) {
         print_message("skipped: a GPU's, with SOL_TEST_BACKEND=cuda\n");
         skip();
     }

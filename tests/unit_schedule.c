@@ -25,6 +25,7 @@
 #include "generate/generate.h"
 #include "gpu/device.h"
 #include "ops/batch.h"
+#include "support/backend.h"
 #include "support/effort.h"
 #include "support/fail_calls.h"
 
@@ -784,8 +785,7 @@ static void test_engine_fails(void **state)
 static int set_up(void **state)
 {
     (void)state;
-    const char *backend = getenv("SOL_TEST_BACKEND");
-    if (backend && strcmp(backend, "cuda") == 0 && gpu_open(0, &gpu) != SOL_OK) return -1;
+    gpu = test_gpu();
     /* An emulated card needs seconds for a step. */
     if (model_open(gpu ? "synth:tiny,layers=2" : "synth:tiny", &tiny) != SOL_OK) return -1;
     return model_open(SOL_SOURCE_DIR "/models/builtin.gguf", &builtin) == SOL_OK ? 0 : -1;

@@ -19,6 +19,7 @@
 #include "infer/fit.h"
 #include "model/upload.h"
 #include "ops/batch.h"
+#include "support/backend.h"
 #include "support/effort.h"
 #include "support/fail_calls.h"
 
@@ -456,8 +457,7 @@ static void test_gpu_failures(void **state)
 static int open_models(void **state)
 {
     (void)state;
-    const char *backend = getenv("SOL_TEST_BACKEND");
-    if (backend && strcmp(backend, "cuda") == 0 && gpu_open(0, &gpu) != SOL_OK) return -1;
+    gpu = test_gpu();
     for (int i = 0; i < 2; i++)
         if (model_open(gpu && !i ? "synth:tiny,layers=2" : names[i], &models[i]) != SOL_OK)
             return -1;
