@@ -162,14 +162,22 @@ TARGET("avx2") UNCHECKED static void copy_avx2(void *out, const void *in, size_t
 #define FOLD_F32_2(i)  total = _mm256_add_ps(total, s##i);
 #define STEP_BF16(i)   s##i = _mm512_dpbf16_ps(s##i, a, b);
 #define START_I8(i)    __m512i s##i = _mm512_set1_epi32(i);
-#define STEP_I8(i)     s##i = _mm512_dpbusd_epi32(s##i, a, b);
-#define FOLD_I8(i)     total = _mm512_add_epi32(total, s##i);
-#define START_I8_2(i)  __m256i s##i = _mm256_set1_epi32(i);
-#define FOLD_I8_2(i)   total = _mm256_add_epi32(total, s##i);
-/* The empty asm keeps the product, which does not depend on the sum, inside the loop. */
+#define STEP_I8(i)                                                                                 \
+    s##i = _mm512_dpbusd_epi32(s##i, a, b);                                                        \
+    __asm__("" : "+v"(s##i)); /* gcc 12 would copy them to and fro */
+#define FOLD_I8(i)    total = _mm512_add_epi32(total, s##i);
+#define START_I8_2(i) __m256i s##i = _mm256_set1_epi32(i);
+#define FOLD_I8_2(i)  total = _mm256_add_epi16(total, s##i);
+/* Sums of 16 bits, which are enough for a block of 4-bit values; others need twice the operations.
+ * The product does not depend on the sum: as an intrinsic it would leave the loop. The empty asm
+ * keeps gcc 12 from adding products to each other, on the stack. */
 #define STEP_I8_2(i)                                                                               \
-    __asm__("" : "+x"(a));                                                                         \
-    s##i = _mm256_add_epi32(s##i, _mm256_madd_epi16(_mm256_maddubs_epi16(a, b), ones));
+    {                                                                                              \
+        __m256i product;                                                                           \
+        __asm__ volatile("vpmaddubsw %2, %1, %0" : "=x"(product) : "x"(a), "x"(b));                \
+        s##i = _mm256_add_epi16(s##i, product);                                                    \
+        __asm__("" : "+x"(s##i));                                                                  \
+    }
 
 /* s = s * a + b stays near 1, far from denormals and infinity. */
 TARGET("avx512f")
@@ -224,8 +232,7 @@ static double multiply_i8_avx512(int64_t iterations)
 TARGET("avx2")
 static double multiply_i8_avx2(int64_t iterations)
 {
-    __m256i a = _mm256_set1_epi8(3), b = _mm256_set1_epi8(-1), ones = _mm256_set1_epi16(1);
-    __m256i total = _mm256_setzero_si256();
+    __m256i a = _mm256_set1_epi8(3), b = _mm256_set1_epi8(-1), total = _mm256_setzero_si256();
     FOR_10(START_I8_2)
     for (int64_t n = 0; n < iterations; n++) {
         FOR_10(STEP_I8_2)

@@ -10,11 +10,14 @@
  * -128 included) and is widened at once. Then c += sum * (scale of weights * scale of activations)
  * in float32.
  *
- * The weights stay in their file layout; a block of 8 rows is transposed on the way, and then
+ * The weights stay in their file layout.
+ *  - *alone*, for a single row of A: two weight rows share a vector as they lie, and the sums of
+ *    eight are transposed. That takes fewer shuffles than transposing weights does.
+ * For more rows a block of 8 weight rows is transposed on the way, and then
  *  - *direct*, for blocks of up to DIRECT_ROWS rows of A: goes from registers into the product,
  *    while the next panel is prefetched;
- *  - *tiled*: a panel times CHUNK blocks of k is unpacked into an L1 buffer, and all tiles of A run
- *    over it. Their float32 sums rest in L2 between chunks. */
+ *  - *tiled*: two panels times CHUNK blocks of k are unpacked into an L1 buffer, and all tiles of A
+ *    run over it. Their float32 sums rest in L2 between chunks. */
 #include <immintrin.h>
 #include <stdio.h>
 #include <string.h>
@@ -28,19 +31,20 @@
 enum {
     LANES = 8,
     BLOCK = 32,    /* values that share a scale */
-    TILE_ROWS = 6, /* 6 block sums, 6 float32 sums, weight, activation, product: 15 of 16 */
-    /* What a tile holds. Zen 4, n 46080, k 2880, one core, 6 rows of MXFP4: 9.8 ms direct, 11.5
-     * tiled. */
-    DIRECT_ROWS = 6,
+    TILE_ROWS = 4, /* times two panels: 8 block sums, 2 weights, activation, product of 16 */
+    /* Zen 3, n 256, k 2880, one core, 6 rows: MXFP4 81 us direct, 69 tiled; Q8_0 112, 166. */
+    DIRECT_MXFP4 = 4,
+    DIRECT_Q8_0 = 6,
+    DIRECT_ROWS = 6, /* the most of both */
     BLOCK_ROWS = 96, /* 96 x 2880 activations with scales are 345 KB; L2 of Zen 2 and 3: 512 KB */
-    CHUNK = 48,      /* 14 KB of the 32 KB L1; 90 blocks are two chunks */
+    CHUNK = 30,      /* 2 panels x 30 blocks are 17 KB of the 32 KB L1; 90 = 3 x 30 */
     STAGED = BLOCK * LANES + LANES * 4, /* bytes of an unpacked block of a panel: values, scales */
     ROW_BYTES = BLOCK + 4 + 4,          /* a packed activation block: values, scale, correction */
 };
 
 struct worker {
-    _Alignas(64) uint8_t staged[CHUNK * STAGED];
-    _Alignas(64) float sums[BLOCK_ROWS * LANES];
+    _Alignas(64) uint8_t staged[CHUNK * 2 * STAGED];
+    _Alignas(64) float sums[BLOCK_ROWS * 2 * LANES];
 };
 
 /* A tile of packed activations: [k blocks][rows][32] values, then [k blocks][rows] scales and the
@@ -57,7 +61,7 @@ struct product {
     uint8_t
         *packed; /* row i of C begins at i * ROW_BYTES * k_blocks, a tile where its first does */
     struct worker *workers;
-    int64_t k_blocks;
+    int64_t k_blocks, direct; /* direct: rows of A that a product takes without tiles */
 };
 
 static size_t align64(size_t n)
@@ -154,8 +158,9 @@ static void pack_rows(void *arg, int64_t begin, int64_t end, int worker)
     const bool mxfp4 = a->w.dtype == DTYPE_MXFP4;
     for (int64_t i = begin; i < end; i++) {
         const struct gemm_block *b = gemm_block_of_row(&p->jobs, i);
-        int64_t first, index = gemm_tile_of_row(b->rows, TILE_ROWS, i - b->row);
-        int64_t rows = gemm_tile_rows(b->rows, TILE_ROWS, index, &first);
+        const int64_t max = b->rows <= p->direct ? p->direct : TILE_ROWS;
+        int64_t first, index = gemm_tile_of_row(b->rows, max, i - b->row);
+        int64_t rows = gemm_tile_rows(b->rows, max, index, &first);
         struct tile t = tile_at(p, b->row + first, rows);
         int64_t r = i - b->row - first;
         const float *x = matrix_floats(&a->a) + (a->a_rows ? a->a_rows[i] : i) * a->k;
@@ -202,16 +207,20 @@ INLINE const uint8_t *row_at(const struct cursor *c, int row)
     return (row < 4 ? c->low : c->high) + (row % 4 == 3 ? c->stride3 : row % 4 * c->stride);
 }
 
+/* 16 bytes of row i, and of row i + 4. */
+INLINE __m256i two_rows(const struct cursor *c, int i, int64_t at)
+{
+    __m128i low = _mm_loadu_si128((const __m128i *)(row_at(c, i) + at));
+    __m128i high = _mm_loadu_si128((const __m128i *)(row_at(c, i + 4) + at));
+    return _mm256_inserti128_si256(_mm256_castsi128_si256(low), high, 1);
+}
+
 /* out[i], lane r = bytes at + 4i .. at + 4i+3 of row r. */
 INLINE void load_8x16(const struct cursor *c, int64_t at, __m256i out[4])
 {
     __m256i r[4];
 #pragma GCC unroll 4
-    for (int i = 0; i < 4; i++) {
-        __m128i low = _mm_loadu_si128((const __m128i *)(row_at(c, i) + at));
-        __m128i high = _mm_loadu_si128((const __m128i *)(row_at(c, i + 4) + at));
-        r[i] = _mm256_inserti128_si256(_mm256_castsi128_si256(low), high, 1);
-    }
+    for (int i = 0; i < 4; i++) r[i] = two_rows(c, i, at);
     __m256i a = _mm256_unpacklo_epi32(r[0], r[1]), b = _mm256_unpacklo_epi32(r[2], r[3]);
     __m256i d = _mm256_unpackhi_epi32(r[0], r[1]), e = _mm256_unpackhi_epi32(r[2], r[3]);
     out[0] = _mm256_unpacklo_epi64(a, b);
@@ -243,6 +252,16 @@ INLINE __m256 load_scales(const struct cursor *c, bool mxfp4)
     return _mm256_castsi256_ps(_mm256_or_si256(scale, nan));
 }
 
+/* The values of bytes' low nibbles, and of their high ones: e2m1 doubled + 12. */
+INLINE void unpack_e2m1(__m256i bytes, __m256i *low, __m256i *high)
+{
+    const __m256i table = _mm256_broadcastsi128_si256(
+        _mm_setr_epi8(12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0));
+    const __m256i mask = _mm256_set1_epi8(15);
+    *low = _mm256_shuffle_epi8(table, _mm256_and_si256(bytes, mask));
+    *high = _mm256_shuffle_epi8(table, _mm256_and_si256(_mm256_srli_epi16(bytes, 4), mask));
+}
+
 /* One block of 8 rows: out[i], lane r = the values 4i .. 4i+3 of row r. */
 INLINE void unpack_block(const struct cursor *c, bool mxfp4, __m256i out[8])
 {
@@ -251,17 +270,10 @@ INLINE void unpack_block(const struct cursor *c, bool mxfp4, __m256i out[8])
         load_8x16(c, 18, out + 4);
         return;
     }
-    const __m256i table = _mm256_broadcastsi128_si256(
-        _mm_setr_epi8(12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0));
-    const __m256i low = _mm256_set1_epi8(15);
     __m256i n[4];
     load_8x16(c, 1, n);
 #pragma GCC unroll 4
-    for (int i = 0; i < 4; i++) {
-        __m256i high = _mm256_and_si256(_mm256_srli_epi16(n[i], 4), low);
-        out[i] = _mm256_shuffle_epi8(table, _mm256_and_si256(n[i], low));
-        out[i + 4] = _mm256_shuffle_epi8(table, high);
-    }
+    for (int i = 0; i < 4; i++) unpack_e2m1(n[i], &out[i], &out[i + 4]);
 }
 
 /* `bytes` at `w` into L2: what the next panel will need. */
@@ -284,9 +296,15 @@ INLINE __m256i add_products(__m256i sum, __m256i w, const int8_t *q, bool mxfp4)
     int32_t four;
     memcpy(&four, q, 4);
     __m256i x = _mm256_set1_epi32(four);
-    if (mxfp4) return _mm256_add_epi16(sum, _mm256_maddubs_epi16(w, x));
-    __m256i pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(x, w));
-    return _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+    if (mxfp4) {
+        sum = _mm256_add_epi16(sum, _mm256_maddubs_epi16(w, x));
+    } else {
+        __m256i pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(x, w));
+        sum = _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+    }
+    /* Opaque, or gcc 12 adds products to each other first, and has no registers for so many. */
+    __asm__("" : "+x"(sum));
+    return sum;
 }
 
 INLINE __m256 end_sum(__m256 total, __m256i sum, __m256 w_scale, float scale, bool mxfp4)
@@ -309,6 +327,64 @@ static void store_sums(const struct gemm_panel *p, int64_t group, int64_t row, _
     _mm256_storeu_ps(lanes, sum);
     for (int i = 0; i < LANES; i++)
         if (p->mask >> i & 1) c[i] = lanes[i] + (bias ? bias[i] : 0);
+}
+
+/* ---- alone ---- */
+
+/* Two weight rows' sums, in four lanes each: of two times 16 bits, or for Q8_0 of 32. low: the
+ * first 16 activations in both halves, high: the others. */
+INLINE __m256i two_dots(const struct cursor *c, int i, __m256i low, __m256i high, bool mxfp4)
+{
+    const __m256i ones = _mm256_set1_epi16(1);
+    __m256i a, b;
+    if (mxfp4) {
+        unpack_e2m1(two_rows(c, i, 1), &a, &b);
+        return _mm256_add_epi16(_mm256_maddubs_epi16(a, low), _mm256_maddubs_epi16(b, high));
+    }
+    a = two_rows(c, i, 2);
+    b = two_rows(c, i, 18);
+    a = _mm256_maddubs_epi16(_mm256_abs_epi8(a), _mm256_sign_epi8(low, a));
+    b = _mm256_maddubs_epi16(_mm256_abs_epi8(b), _mm256_sign_epi8(high, b));
+    return _mm256_add_epi32(_mm256_madd_epi16(a, ones), _mm256_madd_epi16(b, ones));
+}
+
+INLINE __m256i add_sums(__m256i a, __m256i b, bool mxfp4)
+{
+    return mxfp4 ? _mm256_add_epi16(a, b) : _mm256_add_epi32(a, b);
+}
+
+/* Sums of rows 0 and 4, 1 and 5, 2 and 6, 3 and 7: a lane of each row. */
+INLINE __m256i turn_sums(const __m256i s[4], bool mxfp4)
+{
+    __m256i a =
+        add_sums(_mm256_unpacklo_epi32(s[0], s[1]), _mm256_unpackhi_epi32(s[0], s[1]), mxfp4);
+    __m256i b =
+        add_sums(_mm256_unpacklo_epi32(s[2], s[3]), _mm256_unpackhi_epi32(s[2], s[3]), mxfp4);
+    return add_sums(_mm256_unpacklo_epi64(a, b), _mm256_unpackhi_epi64(a, b), mxfp4);
+}
+
+/* One panel times one row of activations. */
+INLINE void alone_panel(const struct product *p, const struct gemm_block *b,
+                        const struct gemm_panel *panel, bool mxfp4)
+{
+    const struct tile t = tile_at(p, b->row, 1);
+    const int64_t bytes = block_bytes(mxfp4);
+    const uint8_t *ahead = panel->w + LANES * panel->stride;
+    struct cursor c = cursor_at(panel, 0);
+    __m256 total = _mm256_setzero_ps();
+    for (int64_t k = 0; k < p->k_blocks; k++) {
+        const __m128i *q = (const __m128i *)(t.q + k * BLOCK);
+        __m256i low = _mm256_broadcastsi128_si256(q[0]), high = _mm256_broadcastsi128_si256(q[1]);
+        __m256i dots[4], sum = begin_sum(t.correction[k], mxfp4);
+        prefetch(ahead + k * LANES * bytes, LANES * bytes);
+#pragma GCC unroll 4
+        for (int i = 0; i < 4; i++) dots[i] = two_dots(&c, i, low, high, mxfp4);
+        __m256 w_scale = load_scales(&c, mxfp4);
+        advance(&c, bytes);
+        sum = add_sums(sum, turn_sums(dots, mxfp4), mxfp4);
+        total = end_sum(total, sum, w_scale, t.scale[k], mxfp4);
+    }
+    store_sums(panel, b->group, b->row, total);
 }
 
 /* ---- direct ---- */
@@ -349,7 +425,7 @@ INLINE void direct_rows(const struct product *p, const struct gemm_block *b,
 {
     switch (b->rows) {
     case 1:
-        direct_panel(p, b, panel, 1, mxfp4);
+        alone_panel(p, b, panel, mxfp4);
         break;
     case 2:
         direct_panel(p, b, panel, 2, mxfp4);
@@ -371,14 +447,15 @@ INLINE void direct_rows(const struct product *p, const struct gemm_block *b,
 
 /* ---- tiled ---- */
 
-/* Unpacks n blocks from block k0 on: [k]{8 x [8 rows][4] values, 8 scales}. */
+/* Unpacks n blocks from block k0 on: [k][2 panels]{8 x [8 rows][4] values, 8 scales}, starting at
+ * this panel's part. */
 INLINE void stage(const struct gemm_panel *panel, int64_t k0, int64_t n, bool mxfp4,
                   uint8_t *staged)
 {
     const int64_t bytes = block_bytes(mxfp4);
-    const uint8_t *ahead = panel->w + LANES * panel->stride + k0 * LANES * bytes;
+    const uint8_t *ahead = panel->w + 2 * LANES * panel->stride + k0 * LANES * bytes;
     struct cursor c = cursor_at(panel, k0 * bytes);
-    for (int64_t k = 0; k < n; k++, staged += STAGED) {
+    for (int64_t k = 0; k < n; k++, staged += 2 * STAGED) {
         __m256i w[8];
         prefetch(ahead + k * LANES * bytes, LANES * bytes);
         unpack_block(&c, mxfp4, w);
@@ -389,34 +466,48 @@ INLINE void stage(const struct gemm_panel *panel, int64_t k0, int64_t n, bool mx
     }
 }
 
-/* `rows` activations times a staged panel over n blocks; sums is [rows][LANES]. */
+/* The sums over a block of `rows` activations times two staged panels. */
+INLINE void sum_block(struct tile t, const uint8_t *staged, int rows, bool mxfp4,
+                      __m256i sum[TILE_ROWS][2])
+{
+#pragma GCC unroll 4
+    for (int r = 0; r < rows; r++) sum[r][0] = sum[r][1] = begin_sum(t.correction[r], mxfp4);
+#pragma GCC unroll 8
+    for (int i = 0; i < 8; i++) {
+        const __m256i *w = (const __m256i *)(staged + i * 32);
+        __m256i w0 = _mm256_load_si256(w), w1 = _mm256_load_si256(w + STAGED / sizeof *w);
+#pragma GCC unroll 4
+        for (int r = 0; r < rows; r++) {
+            const int8_t *q = t.q + r * BLOCK + 4 * i;
+            sum[r][0] = add_products(sum[r][0], w0, q, mxfp4);
+            sum[r][1] = add_products(sum[r][1], w1, q, mxfp4);
+        }
+    }
+}
+
+/* The same over n blocks; sums is [rows][2][LANES]. */
 INLINE void multiply_tile(struct tile t, const uint8_t *staged, int64_t n, int rows, bool mxfp4,
                           float *sums)
 {
-    __m256 total[TILE_ROWS];
-#pragma GCC unroll 6
-    for (int r = 0; r < rows; r++) total[r] = _mm256_load_ps(sums + r * LANES);
-    for (int64_t k = 0; k < n; k++, staged += STAGED) {
-        __m256i sum[TILE_ROWS];
-#pragma GCC unroll 6
-        for (int r = 0; r < rows; r++) sum[r] = begin_sum(t.correction[r], mxfp4);
+    __m256 total[TILE_ROWS][2];
 #pragma GCC unroll 8
-        for (int i = 0; i < 8; i++) {
-            __m256i w = _mm256_load_si256((const __m256i *)(staged + i * 32));
-#pragma GCC unroll 6
-            for (int r = 0; r < rows; r++)
-                sum[r] = add_products(sum[r], w, t.q + r * BLOCK + 4 * i, mxfp4);
+    for (int i = 0; i < 2 * rows; i++) total[i / 2][i % 2] = _mm256_load_ps(sums + i * LANES);
+    for (int64_t k = 0; k < n; k++, staged += 2 * STAGED) {
+        __m256i sum[TILE_ROWS][2];
+        sum_block(t, staged, rows, mxfp4, sum);
+        __m256 s0 = _mm256_load_ps((const float *)(staged + BLOCK * LANES));
+        __m256 s1 = _mm256_load_ps((const float *)(staged + STAGED + BLOCK * LANES));
+#pragma GCC unroll 4
+        for (int r = 0; r < rows; r++) {
+            total[r][0] = end_sum(total[r][0], sum[r][0], s0, t.scale[r], mxfp4);
+            total[r][1] = end_sum(total[r][1], sum[r][1], s1, t.scale[r], mxfp4);
         }
-        __m256 w_scale = _mm256_load_ps((const float *)(staged + BLOCK * LANES));
-#pragma GCC unroll 6
-        for (int r = 0; r < rows; r++)
-            total[r] = end_sum(total[r], sum[r], w_scale, t.scale[r], mxfp4);
         t.q += rows * BLOCK;
         t.scale += rows;
         t.correction += rows;
     }
-#pragma GCC unroll 6
-    for (int r = 0; r < rows; r++) _mm256_store_ps(sums + r * LANES, total[r]);
+#pragma GCC unroll 8
+    for (int i = 0; i < 2 * rows; i++) _mm256_store_ps(sums + i * LANES, total[i / 2][i % 2]);
 }
 
 INLINE void multiply_rows(struct tile t, const uint8_t *staged, int64_t n, int64_t rows, bool mxfp4,
@@ -432,49 +523,68 @@ INLINE void multiply_rows(struct tile t, const uint8_t *staged, int64_t n, int64
     case 3:
         multiply_tile(t, staged, n, 3, mxfp4, sums);
         break;
-    case 4:
-        multiply_tile(t, staged, n, 4, mxfp4, sums);
-        break;
-    case 5:
-        multiply_tile(t, staged, n, 5, mxfp4, sums);
-        break;
     default:
-        multiply_tile(t, staged, n, 6, mxfp4, sums);
+        multiply_tile(t, staged, n, 4, mxfp4, sums);
         break;
     }
 }
 
-INLINE void tiled_panel(const struct product *p, const struct gemm_block *b,
-                        const struct gemm_panel *panel, bool mxfp4, struct worker *worker)
+INLINE void tiled_pair(const struct product *p, const struct gemm_block *b,
+                       const struct gemm_panel panels[2], bool mxfp4, struct worker *worker)
 {
     int64_t n_tiles = gemm_div_up(b->rows, TILE_ROWS), n_chunks = gemm_div_up(p->k_blocks, CHUNK);
-    memset(worker->sums, 0, (size_t)b->rows * LANES * sizeof(float));
+    memset(worker->sums, 0, (size_t)b->rows * 2 * LANES * sizeof(float));
     for (int64_t i = 0; i < n_chunks; i++) {
         int64_t k0, n = gemm_tile_rows(p->k_blocks, CHUNK, i, &k0);
-        stage(panel, k0, n, mxfp4, worker->staged);
+        stage(&panels[0], k0, n, mxfp4, worker->staged);
+        stage(&panels[1], k0, n, mxfp4, worker->staged + STAGED);
         for (int64_t j = 0; j < n_tiles; j++) {
             int64_t first, rows = gemm_tile_rows(b->rows, TILE_ROWS, j, &first);
             struct tile t = tile_at(p, b->row + first, rows);
             t.q += k0 * rows * BLOCK;
             t.scale += k0 * rows;
             t.correction += k0 * rows;
-            multiply_rows(t, worker->staged, n, rows, mxfp4, worker->sums + first * LANES);
+            multiply_rows(t, worker->staged, n, rows, mxfp4, worker->sums + first * 2 * LANES);
         }
     }
-    for (int64_t r = 0; r < b->rows; r++)
-        store_sums(panel, b->group, b->row + r, _mm256_load_ps(worker->sums + r * LANES));
+    for (int64_t i = 0; i < 2 * b->rows; i++)
+        store_sums(&panels[i % 2], b->group, b->row + i / 2,
+                   _mm256_load_ps(worker->sums + i * LANES));
+}
+
+/* ---- jobs ---- */
+
+/* Two panels at a time; where one is left, the second is the same again, with nothing to store. */
+INLINE void tiled_job(const struct product *p, const struct gemm_block *b, int64_t begin,
+                      int64_t end, bool mxfp4, struct worker *worker)
+{
+    for (int64_t i = begin; i < end; i += 2) {
+        struct gemm_panel panels[2] = {gemm_panel_at(&p->jobs, b->group, i, LANES)};
+        panels[1] = panels[0];
+        if (i + 1 < end)
+            panels[1] = gemm_panel_at(&p->jobs, b->group, i + 1, LANES);
+        else
+            panels[1].mask = 0;
+        tiled_pair(p, b, panels, mxfp4, worker);
+    }
+}
+
+INLINE void direct_job(const struct product *p, const struct gemm_block *b, int64_t begin,
+                       int64_t end, bool mxfp4)
+{
+    for (int64_t i = begin; i < end; i++) {
+        struct gemm_panel panel = gemm_panel_at(&p->jobs, b->group, i, LANES);
+        direct_rows(p, b, &panel, mxfp4);
+    }
 }
 
 INLINE void run_job(const struct product *p, const struct gemm_block *b, int64_t begin, int64_t end,
                     bool mxfp4, struct worker *worker)
 {
-    for (int64_t i = begin; i < end; i++) {
-        struct gemm_panel panel = gemm_panel_at(&p->jobs, b->group, i, LANES);
-        if (b->rows <= DIRECT_ROWS)
-            direct_rows(p, b, &panel, mxfp4);
-        else
-            tiled_panel(p, b, &panel, mxfp4, worker);
-    }
+    if (b->rows <= p->direct)
+        direct_job(p, b, begin, end, mxfp4);
+    else
+        tiled_job(p, b, begin, end, mxfp4, worker);
 }
 
 static void multiply(void *arg, int64_t begin, int64_t end, int worker)
@@ -501,8 +611,9 @@ static void run(const struct op_context *context, const void *args)
         .packed = space + blocks_bytes(a),
         .workers = (struct worker *)(space + blocks_bytes(a) + packed_bytes(a)),
         .k_blocks = a->k / BLOCK,
+        .direct = a->w.dtype == DTYPE_MXFP4 ? DIRECT_MXFP4 : DIRECT_Q8_0,
     };
-    gemm_make_jobs(&p.jobs, context, a, LANES, BLOCK_ROWS, DIRECT_ROWS);
+    gemm_make_jobs(&p.jobs, context, a, LANES, BLOCK_ROWS, p.direct);
     pool_for(context->pool, p.jobs.n_rows, 8, pack_rows, &p);
     pool_for(context->pool, p.jobs.n_jobs, 1, multiply, &p);
 }
