@@ -559,12 +559,10 @@ INLINE void tiled_job(const struct product *p, const struct gemm_block *b, int64
                       int64_t end, bool mxfp4, struct worker *worker)
 {
     for (int64_t i = begin; i < end; i += 2) {
-        struct gemm_panel panels[2] = {gemm_panel_at(&p->jobs, b->group, i, LANES)};
-        panels[1] = panels[0];
-        if (i + 1 < end)
-            panels[1] = gemm_panel_at(&p->jobs, b->group, i + 1, LANES);
-        else
-            panels[1].mask = 0;
+        struct gemm_panel panels[2];
+        for (int h = 0; h < 2; h++)
+            panels[h] = gemm_panel_at(&p->jobs, b->group, gemm_min(i + h, end - 1), LANES);
+        if (i + 1 == end) panels[1].mask = 0;
         tiled_pair(p, b, panels, mxfp4, worker);
     }
 }
