@@ -374,7 +374,8 @@ INLINE void alone_panel(const struct product *p, const struct gemm_block *b,
     __m256 total = _mm256_setzero_ps();
     for (int64_t k = 0; k < p->k_blocks; k++) {
         const __m128i *q = (const __m128i *)(t.q + k * BLOCK);
-        __m256i low = _mm256_broadcastsi128_si256(q[0]), high = _mm256_broadcastsi128_si256(q[1]);
+        __m256i low = _mm256_broadcastsi128_si256(_mm_loadu_si128(q));
+        __m256i high = _mm256_broadcastsi128_si256(_mm_loadu_si128(q + 1));
         __m256i dots[4], sum = begin_sum(t.correction[k], mxfp4);
         prefetch(ahead + k * LANES * bytes, LANES * bytes);
 #pragma GCC unroll 4
