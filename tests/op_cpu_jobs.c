@@ -143,11 +143,11 @@ static void products_run_together(void **state)
 {
     (void)state;
     static const enum dtype dtypes[] = {DTYPE_MXFP4, DTYPE_Q8_0, DTYPE_BF16, DTYPE_F16, DTYPE_F32};
-    static const int64_t tokens[] = {1, 2, 3, 7, 40, 210};
+    static const int64_t tokens[] = {1, 2, 3, 4, 5, 6, 7, 40, 210};
     struct case_maker c = {.arena = arena, .rng = &rng, .kind = CASE_RANDOM};
     int ran = 0;
     for (int d = 0; d < 5; d++)
-        for (int t = 0; t < 6; t++)
+        for (int t = 0; t < 9; t++)
             for (int64_t experts = 0; experts <= 5; experts += 5) {
                 struct products p;
                 make_products(&c, dtypes[d], tokens[t], experts, &p);

@@ -300,6 +300,7 @@ static void windows_have_room_for_both(void **state)
     (void)state;
     const int64_t window = model->config.window;
     struct play p = {.texts = 1, .longest = 1};
+    rng_seed(&p.rng, 1);
     model->config.window = KV_BLOCK;
     open_side(&p, &p.plain);
     open_side(&p, &p.ahead);
@@ -310,6 +311,7 @@ static void windows_have_room_for_both(void **state)
         const float *logits[2];
         set_samplers(&p, 0, 0, false);
         step(&p, &t);
+        assert_int_equal(p.ahead.engine->ahead.turn != ENGINE_NO_TURN, gpu != NULL);
         const int64_t position = engine_position(p.plain.engine, 0) - 1;
         must(engine_go_back(p.plain.engine, 0, position));
         must(engine_go_back(p.ahead.engine, 0, position));
