@@ -4,7 +4,6 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -160,13 +159,12 @@ static void test_bits(void **state)
 {
     (void)state;
     static float wide[VOCAB], narrow[VOCAB];
-    if (!test_on_gpu()) {
+    struct gpu *gpu = test_gpu();
+    if (!gpu) {
         print_message("skipped: a GPU's, with SOL_TEST_BACKEND=cuda\n");
         skip();
     }
-    struct gpu *gpu;
     struct model *model;
-    assert_int_equal(gpu_open(0, &gpu), SOL_OK);
     assert_int_equal(model_open("synth:gpt-oss-20b,layers=2", &model), SOL_OK);
     assert_int_equal(model->config.vocab, VOCAB);
     assert_int_equal(logits_of(gpu, model, true, wide), SOL_OK);

@@ -7,7 +7,8 @@
 struct gpu;
 
 bool test_on_gpu(void);
-/* GPU 0, which the caller closes; NULL on the CPU. The test's program ends where there is none. */
+/* GPU 0, which the caller closes; NULL on the CPU. The test's program ends
+ * with status 2 where it cannot be opened. */
 struct gpu *test_gpu(void);
 
 #endif
