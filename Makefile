@@ -118,7 +118,7 @@ soak: setup-test            ## long harnesses: KILLS kills, every kind of file, 
 	@echo "== every example, every kernel through NVRTC, more schedules of emulated Hopper and Blackwell"
 	@CC=gcc $(CMAKE) $(QUIET) -S . -B build -DCMAKE_BUILD_TYPE=Release -DSOL_TESTS=ON $(ALL)
 	@$(BUILD) build -j$(JOBS)
-	@cd build && SOL_TEST_WHOLE=1 $(CTEST) -R '^(cli_examples|cli_emulate_async|cli_emulate_train|unit_gpu)$$'
+	@cd build && SOL_TEST_WHOLE=1 $(CTEST) -R '^(cli_draft|cli_emulate|cli_emulate_async|cli_emulate_train|cli_examples|unit_gpu)$$'
 	@$(MAKE) arm ARM_ALL=ON
 	@$(MAKE) fuzz
 

@@ -2,7 +2,6 @@
 # The page of sol serve in a real browser: streaming, stop, edits, reloads, hostile texts, keyboard, phone, contrast,
 # names for screen readers, two tabs, full storage, a server that goes away. The cases: tests/page_browser.py.
 . "${SOL_SOURCE_DIR:?ctest sets it}/tests/support/cli.sh"
-[ "${SOL_SANITIZED:-}" ] && { echo "skipped: the page is not of this build; cli_serve and cli_serve_api try its server"; exit 0; }
 need_http
 python3 "$SOL_SOURCE_DIR/tests/page_browser.py" "$work" >"$work/out" 2>"$work/err"
 status=$?

@@ -4,7 +4,7 @@
 for tool in git make cc python3; do
     command -v $tool >/dev/null || { echo "skipped: no $tool"; exit 0; }
 done
-[ "${SOL_SANITIZED:-}${SOL_EMULATED:-}" ] && { echo "skipped: sanitized and emulated builds take too long"; exit 0; }
+[ "${SOL_EMULATED:-}" ] && { echo "skipped: emulated builds take too long"; exit 0; }
 mkdir "$work/bin"
 ln -s "$SOL_BINARY" "$work/bin/sol"
 export PATH=$work/bin:$PATH HOME=$work GIT_CONFIG_NOSYSTEM=1

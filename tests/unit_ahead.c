@@ -17,6 +17,7 @@
 #include "model/model.h"
 #include "ops/batch.h"
 #include "support/backend.h"
+#include "support/effort.h"
 
 enum { TEXTS = 20, CONTEXT = 150, LONGEST = 6, SEEDS = 6 };
 
@@ -256,7 +257,7 @@ static void play(int texts, int rounds)
 static void the_same_tokens_are_drawn(void **state)
 {
     (void)state;
-    play(3, 60);
+    play(3, (int)effort("rounds", 60, 24));
 }
 
 /* What is sent for so many rows is a copy, not a kernel's argument. */

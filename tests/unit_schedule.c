@@ -625,12 +625,13 @@ static void test_logits(void **state)
     struct engine *alone = open_engine(tiny, (struct shape){1, 0, 0, 64, 0, true, 0});
     struct scheduler *s = open_scheduler(engine, false, 0);
     struct watched *w = calloc(6, sizeof *w);
+    const int tokens = (int)effort("tokens of a text with logits", 20, 8);
     assert_non_null(w);
     for (int i = 0; i < 6; i++) {
         struct job *job = &w[i].job;
         job->n_prompt = 5 + 3 * i;
         for (int64_t k = 0; k < job->n_prompt; k++) job->prompt[k] = (int32_t)(7 * i + k) % 90;
-        open_job(job, tiny, 20, (uint64_t)i);
+        open_job(job, tiny, tokens, (uint64_t)i);
         if (i % 2 == 0) {
             sampler_destroy(job->sampler);
             job->sampling.temperature = 0;
@@ -642,8 +643,8 @@ static void test_logits(void **state)
     }
     scheduler_drain(s);
     for (int i = 0; i < 6; i++) {
-        assert_int_equal(w[i].job.n, 20);
-        assert_int_equal(w[i].seen, i % 2 == 0 ? 20 : 0);
+        assert_int_equal(w[i].job.n, tokens);
+        assert_int_equal(w[i].seen, i % 2 == 0 ? tokens : 0);
         if (!gpu) check_alone(alone, &w[i].job);
     }
     scheduler_destroy(s);

@@ -3,7 +3,6 @@
  * same time, for GPUs of their own: each launch has a team. In a block, each thread of the kernel
  * has a stack, and goes on until it has to wait for others. */
 #include <dlfcn.h>
-#include <setjmp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -64,20 +63,30 @@ extern "C" size_t emulate_args_bytes(const char *name)
     return strstr(name, "wgmma") || !strncmp(name, "grouped", strlen("grouped")) ? MORE : FEW;
 }
 
-/* Which threads have come to a barrier. */
+/* Where a thread goes on: setcontext would call the system each time, longjmp looks for handlers.
+ */
+typedef void *place[5];
+
+/* How many threads have come to a barrier, of those that have not ended. */
 struct meeting {
     int arrived, alive;
     long times;
-    int sleepers;
+};
+
+/* A bit for each lane: who has not ended, who of them is not asleep, who has come to the barrier.
+ */
+struct warp {
+    uint32_t alive, awake, arrived;
+    long times;
 };
 
 struct worker {
-    jmp_buf home, at[THREADS_MAX]; /* setcontext would call the system each time */
-    bool made[THREADS_MAX], done[THREADS_MAX];
-    /* Those neither done nor asleep, and where each is, or -1. */
-    int awake[THREADS_MAX], place[THREADS_MAX], n_awake;
+    place home, at[THREADS_MAX];
+    bool made[THREADS_MAX];
+    int n_awake;
     int next_sleeper[THREADS_MAX]; /* who waits for the same; numbers from 1 on */
-    meeting blocks[BLOCKS_MAX], cluster, warps[THREADS_MAX / WARP];
+    meeting blocks[BLOCKS_MAX], cluster;
+    warp warps[THREADS_MAX / WARP];
     char *stacks;
     long idle; /* times in a row that nobody could go on */
     emulated_board board;
@@ -109,8 +118,8 @@ struct launch_state {
     } args;
     size_t bytes;
     unsigned shared_bytes,
-        at_once;                /* blocks of a cluster, or of all where they wait for each other */
-    std::atomic<unsigned> next; /* block */
+        at_once;                 /* blocks of a cluster, or of all where they wait for each other */
+    std::atomic<unsigned> next;  /* block */
     std::atomic<bool> clustered; /* some thread did what only clusters do */
     emulated_index grid, block;
     uint64_t seed, count; /* of launches */
@@ -172,10 +181,17 @@ static void go_to(int thread)
     blockIdx.x = mine->first_block + (uint32_t)rank;
 }
 
-/* Goes on `there`; returns when somebody goes on `here`. */
-static void change(jmp_buf here, jmp_buf there)
+/* Both are functions of their own: what changes places restores the registers that calls keep, and
+ * a compiler may take a jump beside the place for one to it. */
+__attribute__((noinline, noreturn)) static void go_on(place there)
 {
-    if (!_setjmp(here)) _longjmp(there, 1);
+    __builtin_longjmp(there, 1);
+}
+
+/* Goes on `there`; returns when somebody goes on `here`. */
+__attribute__((noinline)) static void change(place here, place there)
+{
+    if (!__builtin_setjmp(here)) go_on(there);
 }
 
 static void draw_schedule(void)
@@ -208,43 +224,63 @@ static int random_thread(void)
     return (favoured ? mine->schedule.first : 0) + (int)(emulated_random() % count);
 }
 
+static bool is_awake(int thread)
+{
+    return mine->warps[thread / WARP].awake >> thread % WARP & 1;
+}
+
+/* Of `lanes`, the first behind `lane`, or else the first of all. */
+static int lane_behind(uint32_t lanes, int lane)
+{
+    const uint32_t behind = lanes & ~1u << lane;
+    return __builtin_ctz(behind ? behind : lanes);
+}
+
 /* The warp's next lane that is not asleep, as the stacks of a warp are in the cache; with random
- * turns the very next one or none. */
+ * turns the very next one or none. -1: none */
 static int next_lane(int thread)
 {
-    const int first = thread / WARP * WARP, tries = async_used ? 2 : WARP;
-    for (int i = 1; i < tries; i++) {
-        const int next = first + (thread + i) % WARP;
-        if (mine->place[next] >= 0) return next;
-    }
-    return -1;
+    const int first = thread / WARP * WARP, next = first + (thread + 1) % WARP;
+    if (async_used) return is_awake(next) ? next : -1;
+    const uint32_t awake = mine->warps[thread / WARP].awake;
+    return awake ? first + lane_behind(awake, thread % WARP) : -1;
+}
+
+/* Number `n` of those that are awake. */
+static int awake_thread(int n)
+{
+    int w = 0, count;
+    for (; n >= (count = __builtin_popcount(mine->warps[w].awake)); w++) n -= count;
+    uint32_t lanes = mine->warps[w].awake;
+    for (; n; n--) lanes &= lanes - 1;
+    return w * WARP + __builtin_ctz(lanes);
 }
 
 static int behind(int thread)
 {
-    if (!async_used) {
-        const int *place = mine->place, count = threads();
-        do thread = thread + 1 < count ? thread + 1 : 0;
-        while (place[thread] < 0);
-        return thread;
+    if (async_used) {
+        thread = random_thread();
+        if (is_awake(thread) && !passed_by(thread)) return thread;
+        return awake_thread((int)(emulated_random() % (unsigned)mine->n_awake));
     }
-    thread = random_thread();
-    if (mine->place[thread] >= 0 && !passed_by(thread)) return thread;
-    return mine->awake[emulated_random() % (unsigned)mine->n_awake];
+    int w = thread / WARP;
+    const uint32_t here = mine->warps[w].awake & ~1u << thread % WARP;
+    if (here) return w * WARP + __builtin_ctz(here);
+    do w = w + 1 < threads() / WARP ? w + 1 : 0;
+    while (!mine->warps[w].awake);
+    return w * WARP + __builtin_ctz(mine->warps[w].awake);
 }
 
-static void add_awake(int thread)
+static void wake(warp *w, uint32_t lanes)
 {
-    mine->place[thread] = mine->n_awake;
-    mine->awake[mine->n_awake++] = thread;
+    mine->n_awake += __builtin_popcount(lanes & ~w->awake);
+    w->awake |= lanes;
 }
 
-static void remove_awake(int thread)
+static void fall_asleep(int thread)
 {
-    int last = mine->awake[--mine->n_awake], place = mine->place[thread];
-    mine->awake[place] = last;
-    mine->place[last] = place;
-    mine->place[thread] = -1;
+    mine->n_awake--;
+    mine->warps[thread / WARP].awake &= ~(1u << thread % WARP);
 }
 
 void emulated_progress(void)
@@ -255,8 +291,9 @@ void emulated_progress(void)
 /* Random turns may pass somebody by for a while. */
 static bool waits_for_ever(void)
 {
-    long turns = ++mine->idle / threads();
-    if (!async_used) return turns > 4;
+    if (++mine->idle <= 4L * threads()) return false;
+    if (!async_used) return true;
+    const long turns = mine->idle / threads();
     if (turns > 32 && mine->idle % threads() == 0) async_step(true);
     return turns > 1024;
 }
@@ -296,50 +333,68 @@ void emulated_yield(void)
     wait_for_others(false);
 }
 
-static void sleep_near(int *sleepers, bool near)
-{
-    int me = emulated.current;
-    mine->next_sleeper[me] = *sleepers;
-    *sleepers = me + 1;
-    remove_awake(me);
-    wait_for_others(near);
-}
-
 void emulated_sleep(int *sleepers)
 {
-    sleep_near(sleepers, false);
+    const int me = emulated.current;
+    mine->next_sleeper[me] = *sleepers;
+    *sleepers = me + 1;
+    fall_asleep(me);
+    wait_for_others(false);
 }
 
 void emulated_wake(int *sleepers)
 {
     mine->idle = 0;
-    for (int next = *sleepers; next; next = mine->next_sleeper[next - 1]) add_awake(next - 1);
+    for (int next = *sleepers; next; next = mine->next_sleeper[next - 1])
+        wake(&mine->warps[(next - 1) / WARP], 1u << (next - 1) % WARP);
     *sleepers = 0;
 }
 
-static void all_are_there(meeting *m)
+/* All that have not ended of `count` threads are at the barrier: they sleep there, but for the one
+ * that came last. */
+static void all_are_there(meeting *m, int first, int count)
 {
     m->arrived = 0;
     m->times++;
-    emulated_wake(&m->sleepers);
-}
-
-static void meet(meeting *m, bool near)
-{
-    long now = m->times;
     mine->idle = 0;
-    if (++m->arrived == m->alive) all_are_there(m);
-    while (m->times == now) sleep_near(&m->sleepers, near);
+    for (warp *w = &mine->warps[first / WARP]; count > 0; count -= WARP, w++) wake(w, w->alive);
 }
 
-static void leave(meeting *m)
+static void meet(meeting *m, int first, int count)
 {
-    if (--m->alive && m->arrived == m->alive) all_are_there(m);
+    const long now = m->times;
+    mine->idle = 0;
+    if (++m->arrived == m->alive) all_are_there(m, first, count);
+    while (m->times == now) {
+        fall_asleep(emulated.current);
+        wait_for_others(false);
+    }
+}
+
+static void leave(meeting *m, int first, int count)
+{
+    if (--m->alive && m->arrived == m->alive) all_are_there(m, first, count);
+}
+
+static void all_lanes_are_there(warp *w)
+{
+    w->arrived = 0;
+    w->times++;
+    mine->idle = 0;
+    wake(w, w->alive);
+}
+
+static void leave_warp(int thread)
+{
+    warp *w = &mine->warps[thread / WARP];
+    w->alive &= ~(1u << thread % WARP);
+    if (w->alive && w->arrived == w->alive) all_lanes_are_there(w);
 }
 
 void emulated_block_barrier(void)
 {
-    meet(&mine->blocks[emulated_rank()], false);
+    const int rank = emulated_rank();
+    meet(&mine->blocks[rank], rank * emulated.count, emulated.count);
 }
 
 int emulated_cluster_rank(void)
@@ -351,19 +406,28 @@ int emulated_cluster_rank(void)
 void emulated_cluster_barrier(void)
 {
     launch->clustered = true;
-    meet(&mine->cluster, false);
+    meet(&mine->cluster, 0, threads());
 }
 
 void emulated_warp_barrier(void)
 {
-    meet(&mine->warps[emulated.current / WARP], true);
+    const int me = emulated.current;
+    warp *w = &mine->warps[me / WARP];
+    const long now = w->times;
+    mine->idle = 0;
+    w->arrived |= 1u << me % WARP;
+    if (w->arrived == w->alive) all_lanes_are_there(w);
+    while (w->times == now) {
+        fall_asleep(me);
+        wait_for_others(true);
+    }
 }
 
 /* What every stack is for: the kernel, in one block after the other. */
 static void run_threads(void)
 {
     int me = emulated.current;
-    jmp_buf *then = &mine->home;
+    place *then = &mine->home;
     for (;;) {
         change(mine->at[me], *then);
         if (launch->bytes <= FEW)
@@ -372,12 +436,12 @@ static void run_threads(void)
             ((kernel_function<MORE> *)launch->function)(launch->args.more);
         else
             ((kernel_function<MOST> *)launch->function)(launch->args.most);
-        mine->done[me] = true;
-        remove_awake(me);
+        fall_asleep(me);
         mine->idle = 0;
-        leave(&mine->blocks[me / emulated.count]);
-        leave(&mine->cluster);
-        leave(&mine->warps[me / WARP]);
+        leave_warp(me);
+        const int rank = me / emulated.count;
+        leave(&mine->blocks[rank], rank * emulated.count, emulated.count);
+        leave(&mine->cluster, 0, threads());
         then = &mine->home;
         if (!mine->cluster.alive) continue;
         work_until_awake();
@@ -395,7 +459,7 @@ static void make_stack(int thread)
     context.uc_stack.ss_size = STACK;
     context.uc_link = NULL;
     makecontext(&context, run_threads, 0);
-    if (!_setjmp(mine->home)) setcontext(&context);
+    if (!__builtin_setjmp(mine->home)) setcontext(&context);
     mine->made[thread] = true;
 }
 
@@ -503,8 +567,8 @@ static void run_block(unsigned x, unsigned y)
     mine->first_block = x;
     emulated.count = (int)blockDim.x;
     emulated.blocks = (int)launch->at_once;
-    mine->cluster = {0, threads(), 0, 0};
-    for (int i = 0; i < emulated.blocks; i++) mine->blocks[i] = {0, emulated.count, 0, 0};
+    mine->cluster = {0, threads(), 0};
+    for (int i = 0; i < emulated.blocks; i++) mine->blocks[i] = {0, emulated.count, 0};
     mine->idle = 0;
     mine->n_awake = threads();
     spoil_memory();
@@ -512,9 +576,7 @@ static void run_block(unsigned x, unsigned y)
     draw_schedule();
     async_begin();
     for (int i = 0; i < threads(); i++) {
-        mine->warps[i / WARP] = {0, WARP, 0, 0};
-        mine->done[i] = false;
-        mine->awake[i] = mine->place[i] = i;
+        mine->warps[i / WARP] = {~0u, ~0u, 0, 0};
         emulated.board->turn[i] = 0;
         if (!mine->made[i]) make_stack(i);
     }
