@@ -101,12 +101,13 @@ else
 fi
 cp "$work/one" "$work/json"
 
-# ---- kernels of a prompt of several steps are those of all: 200 rows in steps of 64 and one of 8 ----
+# ---- kernels of a prompt of several steps are those of all: 200 rows in steps of 64 and one of 8; the fastest of thirty, as others may
+# hold the rest up ----
 cp "$work/json" "$work/one"
-bench -m synth:tiny -p 200 -n 0 -r 2 --ubatch-size 64 --ops --no-limits --no-store -q -o json
+bench -m synth:tiny -p 200 -n 0 -r 30 --ubatch-size 64 --ops --no-limits --no-store -q -o json
 cp "$work/out" "$work/json"
 check 'all(k["steps"] == 4 and k["ran"] == k["expected"] for k in r[0]["kernels"])'
-check '[k["ran"] for k in r[0]["kernels"] if k["op"] == "embed"] == [8]'
+check '[k["ran"] for k in r[0]["kernels"] if k["op"] == "embed"] == [120]'
 check '0.5 < sum(k["us_per_step"] * k["steps"] for k in r[0]["kernels"]) * 1e3 / min(r[0]["samples_ns"])'
 cp "$work/one" "$work/json"
 

@@ -63,8 +63,8 @@ extern "C" size_t emulate_args_bytes(const char *name)
     return strstr(name, "wgmma") || !strncmp(name, "grouped", strlen("grouped")) ? MORE : FEW;
 }
 
-/* Where a thread goes on: setcontext would call the system each time, longjmp looks for handlers.
- */
+/* Where a thread goes on. setcontext would call the system each time, and longjmp looks for what
+ * else is to be done. */
 typedef void *place[5];
 
 /* How many threads have come to a barrier, of those that have not ended. */
@@ -73,8 +73,8 @@ struct meeting {
     long times;
 };
 
-/* A bit for each lane: who has not ended, who of them is not asleep, who has come to the barrier.
- */
+/* A bit for each lane: who has not ended, who of them is not asleep, and who has come to the
+ * barrier. */
 struct warp {
     uint32_t alive, awake, arrived;
     long times;
@@ -237,7 +237,7 @@ static int lane_behind(uint32_t lanes, int lane)
 }
 
 /* The warp's next lane that is not asleep, as the stacks of a warp are in the cache; with random
- * turns the very next one or none. -1: none */
+ * turns the very next one alone. -1: there is none. */
 static int next_lane(int thread)
 {
     const int first = thread / WARP * WARP, next = first + (thread + 1) % WARP;
