@@ -101,8 +101,8 @@ else
 fi
 cp "$work/one" "$work/json"
 
-# ---- kernels of a prompt of several steps are those of all: 200 rows in steps of 64 and one of 8; the fastest of thirty, as others may
-# hold the rest up ----
+# ---- kernels of a prompt of several steps are those of all: 200 rows in steps of 64 and one of 8 ----
+# Beside the fastest of thirty repetitions, as other programs may hold up two.
 cp "$work/json" "$work/one"
 bench -m synth:tiny -p 200 -n 0 -r 30 --ubatch-size 64 --ops --no-limits --no-store -q -o json
 cp "$work/out" "$work/json"

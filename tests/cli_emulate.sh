@@ -102,9 +102,8 @@ has out 'test_two_gpus'
 
 # Sequences from snapshots, sessions from files, draws of one step, and texts in steps of a fixed shape among others: the
 # same bits. The first three use graphs, which on an emulated card do launches again but no products of a library.
-effort=40
-[ "${SOL_TEST_WHOLE:-}" ] && effort=100
-export SOL_TEST_EFFORT=$effort
+export SOL_TEST_EFFORT=40 # of what only repeats
+[ "${SOL_TEST_WHOLE:-}" ] && SOL_TEST_EFFORT=100
 for name in unit_snapshots unit_session unit_draws unit_ahead; do
     SOL_TEST_BACKEND=cuda SOL_CUBLASLT=/nonexistent "$SOL_BUILD_DIR/$name" >"$work/out" 2>"$work/err"
     is "$name" $? 0
