@@ -297,6 +297,7 @@ static const struct {
     const char *variant;
     enum made_for made_for;
 } made[] = {
+    {&op_gemm, "gemv_wide_cuda", FROM_80},
     {&op_gemm, "gemv_f32_cuda", FROM_80},
     {&op_gemm, "gemv_bf16_cuda", FROM_80},
     {&op_gemm, "gemm_mma_cuda", FROM_80},
@@ -333,6 +334,7 @@ static const struct {
     {&op_moe, "moe_row_cuda", FROM_80},
     {&op_moe, "moe_many_cuda", ONLY_90},
     {&op_moe, "moe_i8_cuda", ONLY_90},
+    {&op_head, "head_wide_cuda", FROM_80},
     {&op_head, "head_row_cuda", FROM_80},
     {&op_matmul, "matmul_symmetric_cuda", FROM_80},
     {&op_matmul, "matmul_cublaslt_cuda", FROM_80},

@@ -326,7 +326,7 @@ static const struct planted sol_layer[] = {
     {"moe_up_row", 264, ROLE_EXPERTS},    {"moe_down_row_pair", 264, ROLE_EXPERTS},
 };
 static const struct planted sol_first[] = {{"embed_bf16", 1, ROLE_EMBED}};
-static const struct planted sol_last[] = {{"gemv_f32_bf16_normed", 4224, ROLE_HEAD},
+static const struct planted sol_last[] = {{"gemv_wide_1_normed", 264, ROLE_HEAD},
                                           {"sample_pieces", 1, ROLE_SAMPLING}};
 
 static void test_sol(void **state)

@@ -1,20 +1,17 @@
+/* A head of packed Q8_0 for one row; gemv_wide_cuda.c has those in bf16. */
 #include "gemm/gemm_args.h"
 #include "gpu/kernel.h"
 #include "ops/args.h"
 #include "ops/cuda/few_rows_operands.h"
 
-/* Blocks are dealt out as they end, about three tiles each of gpt-oss-20b, though two an SM run at
- * a time. With two an SM in all, some took 1.5 times as long as the others in one step of eight:
- * H200, bf16, 128 tokens at depth 0: 2, 4, 8, 16, 32 blocks an SM 673, 673, 687, 689, 693 t/s, 90th
- * percentile of a step 1.61, 1.61, 1.52, 1.48, 1.48 ms. */
-enum { BLOCKS = 32 }; /* an SM */
+enum { BLOCKS = 32 }; /* an SM, dealt out as they end, though two run at a time */
 
 static bool can_run(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
 {
     const struct head_args *a = args;
     (void)device;
     if (!few_rows_just(a->n_outputs, 1, why)) return false;
-    if (!few_rows_dense(&a->w, why)) return false;
+    if (!few_rows_q8_0(&a->w)) return few_rows_refuse(why, "it reads packed q8_0");
     if (a->hidden > FEW_ROWS_HELD_MAX) return few_rows_refuse(why, "a row of more than 4096");
     if (!a->norm) return few_rows_refuse(why, "a norm without a gain");
     if (!few_rows_aligned(a->x.data) || !few_rows_aligned(a->norm))
@@ -40,10 +37,8 @@ static void run(const struct op_context *context, const void *args)
     };
     unsigned tiles = (unsigned)((a->w.rows + FEW_ROWS_FEATURES - 1) / FEW_ROWS_FEATURES);
     unsigned most = BLOCKS * (unsigned)gpu_stream_info(context->stream)->sm_count;
-    static const char *const name[DTYPE_COUNT] = {
-        [DTYPE_BF16] = "gemv_f32_bf16_normed", [DTYPE_Q8_0] = "gemv_f32_q8_0_normed"};
     gpu_put(
-        context->stream, "gemm/gemv.cu", name[a->w.dtype],
+        context->stream, "gemm/gemv.cu", "gemv_f32_q8_0_normed",
         &(struct gpu_launch){
             .grid = {tiles < most ? tiles : most},
             .block = {FEW_ROWS_THREADS},
@@ -55,7 +50,7 @@ static void run(const struct op_context *context, const void *args)
 
 const struct op_variant head_row_cuda = {
     .name = "head_row_cuda",
-    .summary = "one row: norm and logits in one kernel",
+    .summary = "one row, packed q8_0: norm and logits in one kernel",
     .target = TARGET_CUDA,
     .arch = {.major = 8},
     .can_run = can_run,
