@@ -38,14 +38,6 @@ static bool serves(int64_t m, const struct tensor *w, const struct op_device *de
     return false;
 }
 
-static bool is_wide(const struct tensor *w, char why[OP_REASON_MAX])
-{
-    if (w->rows < GEMV_WIDE_MIN)
-        snprintf(why, OP_REASON_MAX, "%lld features; it is for %d and more", (long long)w->rows,
-                 GEMV_WIDE_MIN);
-    return w->rows >= GEMV_WIDE_MIN;
-}
-
 static void put(const struct op_context *context, const struct gemm_kernel_args *k,
                 const char *const names[GEMV_WIDE_ROWS_MAX])
 {
@@ -74,8 +66,12 @@ static bool gemm_can_run(const void *args, const struct op_device *device, char 
 
 static bool gemm_suits(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
 {
+    const struct gemm_args *a = args;
     (void)device;
-    return is_wide(&((const struct gemm_args *)args)->w, why);
+    if (a->n < GEMV_WIDE_MIN)
+        snprintf(why, OP_REASON_MAX, "%lld features; it is for %d and more", (long long)a->n,
+                 GEMV_WIDE_MIN);
+    return a->n >= GEMV_WIDE_MIN;
 }
 
 static void gemm_run(const struct op_context *context, const void *args)
@@ -118,12 +114,6 @@ static bool head_can_run(const void *args, const struct op_device *device, char 
     return serves(a->n_outputs, &a->w, device, why);
 }
 
-static bool head_suits(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
-{
-    (void)device;
-    return is_wide(&((const struct head_args *)args)->w, why);
-}
-
 static void head_run(const struct op_context *context, const void *args)
 {
     static const char *const names[] = {"gemv_wide_1_normed", "gemv_wide_2_normed"};
@@ -148,7 +138,6 @@ const struct op_variant head_wide_cuda = {
     .target = TARGET_CUDA,
     .arch = {.major = 8},
     .can_run = head_can_run,
-    .suits = head_suits,
     .run = head_run,
     .images = {image},
 };
