@@ -33,12 +33,13 @@ struct attn_out_kernel_args {
     const void *router;       /* [n_experts][hidden], float32 or bf16 by the kernel's name */
     const float *router_bias; /* [n_experts] or NULL */
     float *normed;            /* of many rows perhaps bf16 */
-    float *weight;            /* struct routing */
+    float *halves; /* [m][n_experts][2] half logits, of kernels that leave the choice to others */
+    float *weight; /* struct routing, of those that choose */
     int32_t *expert, *group_offsets, *token_of_row, *row_of_slot;
     uint32_t *counters; /* of the stream */
     float eps;
     int32_t m;
 };
-SOL_STATIC_ASSERT(sizeof(struct attn_out_kernel_args) == 120, "host and device agree");
+SOL_STATIC_ASSERT(sizeof(struct attn_out_kernel_args) == 128, "host and device agree");
 
 #endif

@@ -33,6 +33,6 @@ struct attn_out_many_args {
     int32_t m;
     int32_t narrow; /* row.normed is bf16 */
 };
-SOL_STATIC_ASSERT(sizeof(struct attn_out_many_args) == 128, "host and device agree");
+SOL_STATIC_ASSERT(sizeof(struct attn_out_many_args) == 136, "host and device agree");
 
 #endif

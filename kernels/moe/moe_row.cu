@@ -1,9 +1,15 @@
-// spills: moe_up_two 24
+// spills: moe_up_two 32
+// spills: moe_up_two_chosen 32
+// spills: moe_up_two_chosen_many 32
 /* The experts of one row or two, exact: gate, up and swiglu, then the down projections, weighted, into the
  * residual stream. Between the two, activations lie as the columns that the second product reads: they are
- * cut into parts once, where they are made, and not by every block that needs them. */
+ * cut into parts once, where they are made, and not by every block that needs them.
+ *
+ * Which experts these are is known, or each block chooses by the logits, which takes less time than to wait for one
+ * that has chosen. */
 #include "gemm/few_rows.cuh"
 #include "moe/moe_row_args.h"
+#include "route/choose.cuh"
 #include "swiglu/swiglu.cuh"
 
 enum { PARTS = FEW_ROWS_PARTS };
@@ -15,19 +21,56 @@ __device__ inline char *act_of(const moe_row_args &a, uint32_t slot)
     return a.act + (int64_t)slot * (PARTS * column_bytes<weights>(a.intermediate));
 }
 
+/* The expert of a row's slot, by a warp: asked for when it is made. EXPERTS: at most so many, among which it is
+ * chosen; 0: it is known. */
+template <int EXPERTS> struct asked_expert {
+    half_logits<EXPERTS> logits;
+
+    __device__ asked_expert(const moe_row_args &a, uint32_t row, uint32_t)
+        : logits(a.halves + row * 2 * a.n_experts, (int)a.n_experts)
+    {
+    }
+    __device__ int get(const moe_row_args &a, uint32_t slot) const
+    {
+        return choose_one<EXPERTS, MOE_DOWN_SLOTS>(logits, (int)a.n_experts, (int)slot);
+    }
+};
+template <> struct asked_expert<0> {
+    int expert;
+
+    __device__ asked_expert(const moe_row_args &a, uint32_t row, uint32_t slot)
+        : expert(__ldcg(a.expert + row * a.top_k + slot))
+    {
+    }
+    __device__ int get(const moe_row_args &, uint32_t) const { return expert; }
+};
+
+/* A row's experts and their weights. */
+template <int EXPERTS> __device__ inline choice choice_of(const moe_row_args &a, uint32_t row)
+{
+    int lane = threadIdx.x % WARP, top_k = (int)a.top_k;
+    if constexpr (EXPERTS == 0)
+        return lane < top_k ? choice{__ldcg(a.expert + row * top_k + lane), __ldcg(a.weight + row * top_k + lane)}
+                            : choice{0, 0};
+    else
+        return choose<EXPERTS, MOE_DOWN_SLOTS>(
+            half_logits<EXPERTS>(a.halves + row * 2 * a.n_experts, (int)a.n_experts), (int)a.n_experts, top_k);
+}
+
 /* ---- gate, up and swiglu ---- */
 
 /* blockIdx.y is the slot of ROWS rows; 4 warps share a pair of tiles, the same features of gate and of up, along
  * the columns. All blocks run at the same time. */
-template <int ROWS> __device__ inline void moe_up(const moe_row_args &a)
+template <int ROWS, int EXPERTS> __device__ inline void moe_up(const moe_row_args &a)
 {
     enum { PAIRS = MOE_UP_PAIRS, THREADS = MOE_UP_THREADS, WARPS = THREADS / WARP, SPLITS = WARPS / PAIRS, DEPTH = 3 };
     extern __shared__ __align__(16) char columns[];
     __shared__ partial_tile partial[2][WARPS];
+    __shared__ uint32_t expert[ROWS];
     dot<weights, 2, SPLITS, DEPTH> product;
     uint32_t warp = threadIdx.x / WARP, split = warp % SPLITS, units = unit_count(a.hidden);
     uint32_t tiles = tile_count(TILES_MXFP4, a.intermediate), tile = blockIdx.x * PAIRS + warp / SPLITS;
-    uint32_t expert[ROWS], row_bytes = PARTS * column_bytes<weights>(a.hidden);
+    uint32_t row_bytes = PARTS * column_bytes<weights>(a.hidden);
     bool works = tile < tiles;
     auto set = [&](uint32_t group) {
         product.weights[0].set(a.gate, a.gate_scales, a.hidden, group * tiles + tile);
@@ -35,16 +78,21 @@ template <int ROWS> __device__ inline void moe_up(const moe_row_args &a)
     };
     wait_for_input();
     let_next_start();
+    /* The last warps, one a row, find the experts; what they need for that is asked for first. */
+    uint32_t chosen = min((uint32_t)WARPS - 1 - warp, (uint32_t)ROWS - 1);
+    asked_expert<EXPERTS> asked(a, chosen, blockIdx.y);
     held_row<1, THREADS> x[ROWS];
 #pragma unroll
-    for (int r = 0; r < ROWS; r++) {
-        x[r].take(a.normed + r * a.hidden, a.hidden);
-        expert[r] = (uint32_t)a.expert[r * a.top_k + blockIdx.y];
-    }
-    if (works) set(expert[0]);
+    for (int r = 0; r < ROWS; r++) x[r].take(a.normed + r * a.hidden, a.hidden);
     /* Stores wait behind loads that memory has not answered yet, so the rows go first. */
 #pragma unroll
     for (int r = 0; r < ROWS; r++) x[r].template spread<weights, PARTS>(a.hidden, columns + r * row_bytes);
+    if (warp >= WARPS - ROWS) {
+        int own = asked.get(a, blockIdx.y);
+        if (threadIdx.x % WARP == 0) expert[chosen] = (uint32_t)own;
+    }
+    __syncthreads();
+    if (works) set(expert[0]);
     if (works) product.open(split, units);
     /* The first threads finish the block's features: what they need then is fetched now. */
     uint32_t pair = threadIdx.x / FEATURES, at = threadIdx.x % FEATURES;
@@ -57,7 +105,6 @@ template <int ROWS> __device__ inline void moe_up(const moe_row_args &a)
         gate[r] = finishes && a.gate_bias ? a.gate_bias[expert[r] * a.intermediate + feature] : 0;
         up[r] = finishes && a.up_bias ? a.up_bias[expert[r] * a.intermediate + feature] : 0;
     }
-    __syncthreads();
 #pragma unroll
     for (int r = 0; r < ROWS; r++) {
         float sum[2][4] = {{0, 0, 0, 0}, {0, 0, 0, 0}};
@@ -81,55 +128,81 @@ template <int ROWS> __device__ inline void moe_up(const moe_row_args &a)
     }
 }
 
-extern "C" __global__ void __launch_bounds__(MOE_UP_THREADS, 2)
-    moe_up_row(const __grid_constant__ moe_row_args a)
-{
-    moe_up<1>(a);
-}
+#define UP(name, rows, experts)                                                                     \
+    extern "C" __global__ void __launch_bounds__(MOE_UP_THREADS, 2)                                 \
+        name(const __grid_constant__ moe_row_args a)                                                \
+    {                                                                                               \
+        moe_up<rows, experts>(a);                                                                   \
+    }
 
-extern "C" __global__ void __launch_bounds__(MOE_UP_THREADS, 2)
-    moe_up_two(const __grid_constant__ moe_row_args a)
-{
-    moe_up<2>(a);
-}
+UP(moe_up_row, 1, 0)
+UP(moe_up_two, 2, 0)
+UP(moe_up_row_chosen, 1, MOE_ROW_EXPERTS_FEW)
+UP(moe_up_two_chosen, 2, MOE_ROW_EXPERTS_FEW)
+UP(moe_up_row_chosen_many, 1, MOE_ROW_EXPERTS_MAX)
+UP(moe_up_two_chosen_many, 2, MOE_ROW_EXPERTS_MAX)
 
 /* ---- down ---- */
+
+/* Where each block chooses, a warp more says what: for who looks at it behind the layer. */
+template <int ROWS, int EXPERTS> __device__ inline void put_choice(const moe_row_args &a)
+{
+    int lane = threadIdx.x % WARP, top_k = (int)a.top_k, slots = ROWS * top_k, expert = 0;
+#pragma unroll
+    for (int r = 0; r < ROWS; r++) {
+        choice chosen = choice_of<EXPERTS>(a, r);
+        int own = __shfl_sync(FULL_MASK, chosen.expert, (lane - r * top_k) & (WARP - 1));
+        if (lane >= r * top_k && lane < (r + 1) * top_k) expert = own;
+        if (lane >= top_k) continue;
+        a.expert[r * top_k + lane] = chosen.expert;
+        a.weight[r * top_k + lane] = chosen.weight;
+    }
+    put_tables({a.group_offsets, a.token_of_row, a.row_of_slot}, expert, slots, (int)a.n_experts, top_k);
+}
 
 /* A block owns 16 features of some of the experts of ROWS rows: a pair of blocks has all of them where there are
  * clusters, else one block; its warps share the experts, and each expert's columns. All blocks run at the
  * same time.
  *
- * Which experts were chosen is read before the kernel before has ended, so that their weights are on
- * the way early: whoever chose them must have ended before that one began, as the router does, which
- * moe_up has waited for.
+ * The choice, or the logits, are read before the kernel before has ended, so that weights are on the way early:
+ * whoever wrote them must have ended before that one began, as the router does, which moe_up has waited for.
  *
  * SLOTS of a row's choices a block, DEPTH units of a warp on their way. */
-template <int ROWS, int SLOTS, int DEPTH, bool PAIR> __device__ inline void moe_down(const moe_row_args &a)
+template <int ROWS, int SLOTS, int DEPTH, bool PAIR, int EXPERTS> __device__ inline void moe_down(const moe_row_args &a)
 {
     enum { WARPS = FEW_ROWS_THREADS / WARP, SPLITS = WARPS / (ROWS * SLOTS), AHEAD = 2 };
     __shared__ partial_tile partial[WARPS];
+    __shared__ choice chosen[ROWS][MOE_DOWN_SLOTS];
     pair_sum<PAIR, ROWS * FEATURES> pair;
     dot<weights, 1, SPLITS, DEPTH> product;
     uint32_t warp = threadIdx.x / WARP, units = unit_count(a.intermediate), top_k = (uint32_t)a.top_k;
     uint32_t own = warp / SPLITS, split = warp % SPLITS, first = pair.rank() * SLOTS, slot = first + own % SLOTS;
-    uint32_t tile = PAIR ? blockIdx.x / FEW_ROWS_PAIR : blockIdx.x, choice = own / SLOTS * top_k + slot;
+    uint32_t tile = PAIR ? blockIdx.x / FEW_ROWS_PAIR : blockIdx.x;
     bool works = slot < top_k;
+    if (EXPERTS && tile >= tile_count(TILES_MXFP4, a.hidden)) { /* the pair behind the last tile */
+        if (blockIdx.x % FEW_ROWS_PAIR == 0 && warp == 0) put_choice<ROWS, EXPERTS>(a);
+        return;
+    }
     pair.begin();
+    if (warp < ROWS) {
+        choice mine = choice_of<EXPERTS>(a, warp);
+        if (threadIdx.x % WARP < MOE_DOWN_SLOTS) chosen[warp][threadIdx.x % WARP] = mine;
+    }
+    __syncthreads();
     if (works) {
         product.weights[0].set(a.down, a.down_scales, a.intermediate,
-                               (int64_t)__ldcg(a.expert + choice) * tile_count(TILES_MXFP4, a.hidden) + tile);
+                               (int64_t)chosen[own / SLOTS][slot].expert * tile_count(TILES_MXFP4, a.hidden) + tile);
         product.open(split, units);
     }
     /* The first threads finish the block's features: what they need then is fetched now. */
     uint32_t at = threadIdx.x % FEATURES, r = threadIdx.x / FEATURES;
     int64_t feature = (int64_t)tile * FEATURES + at;
     bool finishes = r < ROWS && feature < a.hidden;
-    float bias[SLOTS] = {0}, weight[SLOTS] = {0};
+    float bias[SLOTS] = {0};
 #pragma unroll
     for (int j = 0; j < SLOTS; j++) {
         if (!finishes || first + j >= top_k) continue;
-        if (a.down_bias) bias[j] = a.down_bias[__ldcg(a.expert + r * top_k + first + j) * a.hidden + feature];
-        weight[j] = __ldcg(a.weight + r * top_k + first + j);
+        if (a.down_bias) bias[j] = a.down_bias[chosen[r][first + j].expert * a.hidden + feature];
     }
     pair.ready(ROWS * FEATURES);
     wait_for_input();
@@ -137,7 +210,7 @@ template <int ROWS, int SLOTS, int DEPTH, bool PAIR> __device__ inline void moe_
     float *x = a.x + r * a.hidden + feature, total = finishes && first == 0 ? *x : 0;
     float sum[1][4] = {{0, 0, 0, 0}};
     if (works)
-        product.template run<AHEAD>(sum, lane_column<weights>(act_of(a, choice), a.intermediate, PARTS), split,
+        product.template run<AHEAD>(sum, lane_column<weights>(act_of(a, own / SLOTS * top_k + slot), a.intermediate, PARTS), split,
                                     units);
     partial[warp].template put<weights>(sum[0]);
     __syncthreads();
@@ -146,29 +219,29 @@ template <int ROWS, int SLOTS, int DEPTH, bool PAIR> __device__ inline void moe_
     for (int j = 0; j < SLOTS; j++) {
         if (!finishes || first + j >= top_k) break;
         float y = total_of<PARTS, SPLITS>(partial + (r * SLOTS + j) * SPLITS, (int)at, 0);
-        total += weight[j] * (y + bias[j]);
+        total += chosen[r][first + j].weight * (y + bias[j]);
     }
     if (pair.join(threadIdx.x, total) && finishes) *x = total;
 }
 
-#define DOWN(name, rows, slots, depth, blocks)                                                      \
+#define DOWN(name, blocks, ...)                                                                     \
     extern "C" __global__ void __launch_bounds__(FEW_ROWS_THREADS, blocks)                          \
         name(const __grid_constant__ moe_row_args a)                                                \
     {                                                                                               \
-        moe_down<rows, slots, depth, false>(a);                                                     \
+        moe_down<__VA_ARGS__>(a);                                                                   \
     }
-#if __CUDA_ARCH__ >= 900
-#define DOWN_PAIR(name, rows, slots, depth, blocks)                                                 \
-    extern "C" __global__ void __launch_bounds__(FEW_ROWS_THREADS, blocks)                          \
-        name(const __grid_constant__ moe_row_args a)                                                \
-    {                                                                                               \
-        moe_down<rows, slots / FEW_ROWS_PAIR, depth, true>(a);                                      \
-    }
-#else
-#define DOWN_PAIR(name, rows, slots, depth, blocks) /* it needs clusters */
-#endif
 
-DOWN(moe_down_row, 1, MOE_DOWN_SLOTS, 6, 2)
-DOWN(moe_down_two, 2, MOE_DOWN_SLOTS, 6, 2)
-DOWN_PAIR(moe_down_row_pair, 1, MOE_DOWN_SLOTS, 4, 3)
-DOWN_PAIR(moe_down_two_pair, 2, MOE_DOWN_SLOTS, 4, 3)
+DOWN(moe_down_row, 2, 1, MOE_DOWN_SLOTS, 6, false, 0)
+DOWN(moe_down_two, 2, 2, MOE_DOWN_SLOTS, 6, false, 0)
+#if __CUDA_ARCH__ >= 900
+#define DOWN_PAIR(name, rows, experts)                                                              \
+    DOWN(name, 3, rows, MOE_DOWN_SLOTS / FEW_ROWS_PAIR, 4, true, experts)
+#else
+#define DOWN_PAIR(name, rows, experts) /* it needs clusters */
+#endif
+DOWN_PAIR(moe_down_row_pair, 1, 0)
+DOWN_PAIR(moe_down_two_pair, 2, 0)
+DOWN_PAIR(moe_down_row_chosen, 1, MOE_ROW_EXPERTS_FEW)
+DOWN_PAIR(moe_down_two_chosen, 2, MOE_ROW_EXPERTS_FEW)
+DOWN_PAIR(moe_down_row_chosen_many, 1, MOE_ROW_EXPERTS_MAX)
+DOWN_PAIR(moe_down_two_chosen_many, 2, MOE_ROW_EXPERTS_MAX)

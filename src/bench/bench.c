@@ -148,13 +148,15 @@ static enum sol_status begin_sequences(struct bench *b)
 }
 
 /* Where the plan keeps the routing: in route's arguments, or in those of a fused
- * attn_out or attn_route. */
+ * attn_out, attn_route or attn_moe. */
 static const int32_t *routing_of(const struct plan_step *step)
 {
     if (step->op == &op_route)
         return routing_on_host(&((const struct route_args *)step->args)->routing);
     if (step->op == &op_attn_out || step->op == &op_attn_route)
         return routing_on_host(&((const struct attn_out_args *)step->args)->routing);
+    if (step->op == &op_attn_moe)
+        return routing_on_host(&((const struct attn_moe_args *)step->args)->out.routing);
     return NULL;
 }
 
@@ -562,6 +564,15 @@ static int pieces_of(const struct plan *plan, const struct model_config *config)
     return received ? received / forward_of(config)->n_carried : 1;
 }
 
+/* As itself, as what it is composed of, or in a sequence that is one kernel's or one variant's. */
+static bool is_of(const struct plan_step *step, const struct op *op)
+{
+    if (step->op == op || step->parent == op) return true;
+    for (int i = 0; step->op->is_sequence && i < OP_CALLS_MAX; i++)
+        if (step->op->calls[i] == op) return true;
+    return false;
+}
+
 /* Whether the plan has, in every layer, each of what a layer consists of, fused or not. */
 static bool plan_covers(const struct plan *plan, const struct model_config *config)
 {
@@ -573,7 +584,7 @@ static bool plan_covers(const struct plan *plan, const struct model_config *conf
         for (int i = 0; i < plan_step_count(plan); i++) {
             const struct plan_step *step = plan_step_at(plan, i);
             if (step->op == &op_send_recv) last = -1; /* a piece begins */
-            if (step->layer < 0 || (step->op != wanted[w] && step->parent != wanted[w])) continue;
+            if (step->layer < 0 || !is_of(step, wanted[w])) continue;
             layers += step->layer != last;
             last = step->layer;
         }

@@ -57,6 +57,7 @@ const char *bench_category_of(const char *op)
         {"embed", "copy"},
         {"join_columns", "copy"},
         {"moe", "moe"},
+        {"attn_moe", "moe"},
         /* training */
         {"matmul", "matmul"},
         {"fp8_matmul", "matmul"},

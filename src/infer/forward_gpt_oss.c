@@ -1,6 +1,7 @@
 /* The forward pass of gpt-oss. Everything between the residual stream and the experts is in the
  * composites' files under src/ops. */
 #include "infer/buffer_table.h"
+#include "ops/attn_moe.h"
 #include "ops/ops.h"
 
 /* One op a paragraph reads better than one argument a line. */
@@ -14,21 +15,6 @@ static void before(struct plan *plan, const struct forward_step *s)
     forward_clear_part(plan, s);
 }
 
-/* One op where no rank waits for another in between. */
-static void attn_out(struct plan *plan, const struct forward_step *s,
-                     const struct attn_out_args *args)
-{
-    if (!forward_is_shared(&s->model->config)) {
-        plan_call(plan, &op_attn_out, args);
-        return;
-    }
-    struct attn_out_args add = *args;
-    add.x = forward_part(s);
-    plan_call(plan, &op_attn_add, &add);
-    forward_add_up(plan, s, add.x, args->x);
-    plan_call(plan, &op_attn_route, args);
-}
-
 /* Of all ranks' routing what this one has to do. */
 static void own_experts(struct plan *plan, const struct forward_step *s)
 {
@@ -39,6 +25,22 @@ static void own_experts(struct plan *plan, const struct forward_step *s)
                   .m = s->rows, .n_experts = c->n_experts, .top_k = c->top_k, .first = c->first_expert,
                   .count = c->own_experts,
                   .all = s->buffers->routing, .own = s->buffers->own});
+}
+
+/* The same as attn_moe, but that ranks add up, or that one has some of the experts. */
+static void shared_behind(struct plan *plan, const struct forward_step *s,
+                          const struct attn_moe_args *args)
+{
+    struct attn_out_args add = args->out;
+    struct moe_args experts = attn_moe_second(args);
+    add.x = experts.x = forward_part(s);
+    experts.routing = s->buffers->own;
+    plan_call(plan, &op_attn_add, &add);
+    forward_add_up(plan, s, add.x, args->out.x);
+    plan_call(plan, &op_attn_route, &args->out);
+    own_experts(plan, s);
+    plan_call(plan, &op_moe, &experts);
+    forward_add_up(plan, s, experts.x, args->out.x);
 }
 
 static void layer(struct plan *plan, const struct forward_step *s, int64_t n)
@@ -65,23 +67,20 @@ static void layer(struct plan *plan, const struct forward_step *s, int64_t n)
                   .m = rows, .n_heads = c->n_heads, .window = model_layer_window(c, n),
                   .batch = s->batch, .q = q, .kv = b->kv[n], .sinks = w->sinks, .out = attn});
 
-    attn_out(plan, s,
-             &(struct attn_out_args){
-                 .m = rows, .hidden = c->hidden, .width = width,
-                 .n_experts = c->n_experts, .top_k = c->top_k, .eps = c->rms_eps,
-                 .attn = attn, .wo = l->wo, .bo = w->bo, .norm = w->ffn_norm,
-                 .router = w->router, .router_bias = w->router_bias, .x = x,
-                 .normed = normed, .routing = b->routing});
+    const struct attn_moe_args behind = {
+        .out = {.m = rows, .hidden = c->hidden, .width = width,
+                .n_experts = c->n_experts, .top_k = c->top_k, .eps = c->rms_eps,
+                .attn = attn, .wo = l->wo, .bo = w->bo, .norm = w->ffn_norm,
+                .router = w->router, .router_bias = w->router_bias, .x = x,
+                .normed = normed, .routing = b->routing},
+        .intermediate = c->intermediate, .alpha = c->gpt_oss.swiglu_alpha,
+        .limit = c->gpt_oss.swiglu_limit, .gate = w->gate, .up = w->up, .down = w->down,
+        .gate_bias = w->gate_bias, .up_bias = w->up_bias, .down_bias = w->down_bias};
 
-    own_experts(plan, s);
-    plan_call(plan, &op_moe,
-              &(struct moe_args){
-                  .m = rows, .hidden = c->hidden, .intermediate = c->intermediate,
-                  .top_k = c->top_k, .alpha = c->gpt_oss.swiglu_alpha,
-                  .limit = c->gpt_oss.swiglu_limit, .normed = normed, .gate = w->gate, .up = w->up,
-                  .down = w->down, .gate_bias = w->gate_bias, .up_bias = w->up_bias,
-                  .down_bias = w->down_bias, .routing = b->own, .x = forward_part(s)});
-    forward_add_up(plan, s, forward_part(s), x);
+    if (forward_is_shared(c) || forward_deals_experts(c))
+        shared_behind(plan, s, &behind);
+    else
+        plan_call(plan, &op_attn_moe, &behind);
 }
 
 static void head(struct plan *plan, const struct forward_step *s)

@@ -352,6 +352,15 @@ struct moe_args {
     struct matrix x; /* [m][hidden] residual stream, in place */
 };
 
+/* attn_moe: attn_out, then moe of what it chose (attn_moe.h). */
+struct attn_moe_args {
+    struct attn_out_args out;
+    int64_t intermediate; /* from here on as of moe */
+    float alpha, limit;
+    struct tensor gate, up, down;
+    const float *gate_bias, *up_bias, *down_bias;
+};
+
 /* head: rmsnorm of the rows in batch->output_rows, logits. */
 struct head_args {
     int64_t n_outputs, hidden;

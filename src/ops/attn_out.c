@@ -1,5 +1,7 @@
 /* attn_out: everything between attention and the experts: output projection, residual, norm,
  * router, top-k. */
+#include "ops/attn_out.h"
+
 #include <math.h>
 
 #include "ops/cases.h"
@@ -88,6 +90,15 @@ static void make(struct case_maker *c, const struct op_problem *p, enum dtype ro
         .normed = case_output(c, m, hidden),
         .routing = case_routing_buffers(c, m, p->groups, p->top_k),
     };
+}
+
+void attn_out_clear_case(struct case_maker *c, const struct op_problem *p, enum dtype router,
+                         struct attn_out_args *a)
+{
+    float *bias = case_vector(c, p->groups, 0.2f);
+    separate(c->rng, bias, p->groups);
+    make(c, p, router, 0.002f, bias, a);
+    if (c->kind < CASE_EXTREME) divide(c->rng, a);
 }
 
 static void make_problem(struct case_maker *c, const struct op_problem *p, void *args)

@@ -214,7 +214,7 @@ static void add_kernel(struct plan *plan, const struct op *op, int v, void *args
 
 static void compose(struct plan *plan, const struct op *op, int v, const void *args)
 {
-    bool outermost = plan->parent == NULL, reference = v > op->n_variants;
+    bool outermost = plan->parent == NULL && !op->is_sequence, reference = v > op->n_variants;
     const struct op_variant *variant = v < op->n_variants ? op->variants[v] : NULL;
     double slow = chooser_slow_fraction(&plan->chooser, op), slow_before = plan->slow;
     size_t before = plan->top;

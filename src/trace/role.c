@@ -528,6 +528,7 @@ enum kernel_role role_of_op(const char *parent, const char *op)
         {"moe_up", ROLE_EXPERTS},
         {"moe_down", ROLE_EXPERTS},
         {"moe", ROLE_EXPERTS},
+        {"attn_moe", ROLE_EXPERTS},
         {"attn_in", ROLE_QKV},
         {"attn_out", ROLE_OUT},
         {"attn_add", ROLE_OUT},

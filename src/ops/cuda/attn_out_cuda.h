@@ -8,8 +8,15 @@
 
 bool attn_out_adds(const struct attn_out_args *a, char why[OP_REASON_MAX]); /* its addresses */
 bool attn_out_routes(const struct attn_out_args *a, char why[OP_REASON_MAX]);
-/* Behind the kernel that has written a->x. */
+/* Behind the kernel that has written a->x: all of it; or without the choice, whose logits are the
+ * sums of `halves` [m][n_experts][2] then. */
 void attn_out_route(const struct op_context *context, const struct attn_out_args *a);
+void attn_out_logits(const struct op_context *context, const struct attn_out_args *a,
+                     float *halves);
+
+/* What comes before, of one row or two: the projection into the residual stream. serves: both. */
+bool attn_out_row_serves(const struct attn_out_args *a, char why[OP_REASON_MAX]);
+void attn_out_project(const struct op_context *context, const void *args);
 
 extern const struct op_variant attn_out_many_cuda; /* where it runs, it takes over from them */
 
