@@ -334,6 +334,7 @@ static const struct {
     {&op_moe, "moe_row_cuda", FROM_80},
     {&op_moe, "moe_many_cuda", ONLY_90},
     {&op_moe, "moe_i8_cuda", ONLY_90},
+    {&op_attn_moe, "attn_moe_row_cuda", FROM_90},
     {&op_head, "head_wide_cuda", FROM_80},
     {&op_head, "head_row_cuda", FROM_80},
     {&op_matmul, "matmul_symmetric_cuda", FROM_80},

@@ -1,6 +1,5 @@
-// spills: attn_out_route_f32_many 68
-// spills: attn_out_route_bf16_many 36
-// spills: attn_out_logits_f32_many 64
+// spills: attn_out_route_f32_many 128
+// spills: attn_out_route_bf16_many 32
 /* attn_out for one row or two, exact, and the router's part of it for several. */
 #include "attn_out/attn_out_args.h"
 #include "barriers.cuh"
@@ -80,9 +79,7 @@ ADD(attn_out_add_q8_0_two, q8_0_weights, 2, 2)
 /* Norm, router and choice, a cluster of blocks a row (blockIdx.y): each has the whole row and multiplies it
  * with its share of the router, half an expert a warp; the norm's scale comes in behind the products. The
  * router's weights are on their way before the row is there. Sums go straight to the first block, which
- * chooses. Of several rows, the one that is done last puts the slots in the order of experts.
- *
- * Or the sums go to memory, and whoever needs the choice chooses: so no block waits for another. */
+ * chooses. Of several rows, the one that is done last puts the slots in the order of experts. */
 enum {
     BLOCKS = ATTN_OUT_CLUSTER,
     HIDDEN_MAX = ATTN_OUT_HIDDEN_MAX,
@@ -199,95 +196,144 @@ __device__ inline void put_floats(float *to, const float x[8])
     ((float4 *)to)[1] = {x[4], x[5], x[6], x[7]};
 }
 
+/* Half a logit, but for the norm's scale, to the first block. */
+template <class QUAD>
+__device__ inline void put_logit(const half_row<QUAD> &router, const float *row, const float *parts,
+                                 uint32_t item, uint32_t items, uint32_t quads, uint32_t barrier)
+{
+    if (item >= items) return;
+    float sum = router.times((const float4 *)row + item % 2 * quads, quads);
+    if (threadIdx.x % WARP == 0) put_at(parts + item, sum, barrier, 0);
+}
+
+/* A row, with the norm's gain, in the registers of a block's threads and in shared memory; its squares are in
+ * `scratch` behind a barrier. */
+template <int CHUNKS, int THREADS>
+__device__ inline void stage_row(held_row<CHUNKS, THREADS> &held, const attn_out_kernel_args &a, const float *x,
+                                 float *row, float *scratch)
+{
+    held.take(x, a.hidden);
+    held.put_squares(scratch);
+    held.apply(a.norm, a.hidden);
+#pragma unroll
+    for (int i = 0; i < CHUNKS; i++) {
+        uint32_t c = threadIdx.x + i * THREADS;
+        if (8 * c < a.hidden) put_floats(row + 8 * c, held.x[i]);
+    }
+}
+
+/* Block number `rank` of `blocks` has its share of the chunks of the normed row. */
+template <int CHUNKS, int THREADS>
+__device__ inline void put_normed(const held_row<CHUNKS, THREADS> &held, const attn_out_kernel_args &a,
+                                  int64_t start, uint32_t rank, uint32_t blocks)
+{
+#pragma unroll
+    for (int i = 0; i < CHUNKS; i++) {
+        uint32_t c = threadIdx.x + i * THREADS;
+        if (8 * c < a.hidden && c % blocks == rank) put_floats(a.normed + start + 8 * c, held.x[i]);
+    }
+}
+
 /* EXPERTS at most; HELD items of each warp are in registers before the row is there. */
-template <class QUAD, int EXPERTS, int THREADS, int HELD, bool CHOOSES>
+template <class QUAD, int EXPERTS, int THREADS, int HELD>
 __device__ inline void route_row(const attn_out_kernel_args &a)
 {
     enum { WARPS = THREADS / WARP, STRIDE = BLOCKS * WARPS, CHUNKS = (HIDDEN_MAX / 8 + THREADS - 1) / THREADS };
     __shared__ __align__(16) float row[HIDDEN_MAX];
-    __shared__ float2 halves[EXPERTS];
+    __shared__ float2 parts[EXPERTS];
     __shared__ float bias[EXPERTS], scratch[WARP];
     held_row<CHUNKS, THREADS> normed;
     __shared__ uint64_t there;
     half_row<QUAD> router[HELD];
-    uint32_t rank = CHOOSES ? cluster_rank() : blockIdx.x, items = 2 * (uint32_t)a.n_experts, quads = (uint32_t)a.hidden / 8;
+    uint32_t rank = cluster_rank(), items = 2 * (uint32_t)a.n_experts, quads = (uint32_t)a.hidden / 8;
     uint32_t item = rank * WARPS + threadIdx.x / WARP, e = threadIdx.x, barrier = shared_address(&there);
-    if (CHOOSES) {
-        if (e == 0) {
-            barrier_init(barrier, 1);
-            barrier_init_done();
-        }
-        __syncwarp();
-        cluster_arrive(); /* the first block's memory may be written once it runs and its barrier is set */
+    if (e == 0) {
+        barrier_init(barrier, 1);
+        barrier_init_done();
     }
+    __syncwarp();
+    cluster_arrive(); /* the first block's memory may be written once it runs and its barrier is set */
 #pragma unroll
     for (int n = 0; n < HELD; n++) router[n].take(a, min(item + n * STRIDE, items - 1), quads);
     for (uint32_t i = item + HELD * STRIDE; i < items; i += STRIDE) router[0].ask(a, i, quads);
     ask_near(a.norm, a.hidden);
     if (e < a.n_experts) bias[e] = a.router_bias ? a.router_bias[e] : 0;
-    if (CHOOSES) cluster_wait();
-    if (CHOOSES && e == 0) barrier_expect(barrier, items * sizeof(float));
+    cluster_wait();
+    if (e == 0) barrier_expect(barrier, items * sizeof(float));
     wait_for_input();
     let_next_start();
     int64_t start = blockIdx.y * a.hidden;
-    normed.take(a.x + start, a.hidden);
-    normed.put_squares(scratch);
-    normed.apply(a.norm, a.hidden);
-#pragma unroll
-    for (int i = 0; i < CHUNKS; i++) {
-        uint32_t c = threadIdx.x + i * THREADS;
-        if (8 * c < a.hidden) put_floats(row + 8 * c, normed.x[i]);
-    }
+    stage_row(normed, a, a.x + start, row, scratch);
     __syncthreads();
-    float scale = normed.scale_of(a.x + start, a.hidden, a.eps, scratch);
-    auto put_half = [&](const half_row<QUAD> &weights, uint32_t i) {
-        if (i >= items) return;
-        float sum = weights.times((const float4 *)row + i % 2 * quads, quads) * scale;
-        if (threadIdx.x % WARP) return;
-        if (i % 2 == 0) sum += bias[i / 2];
-        if (CHOOSES)
-            put_at(&halves[0].x + i, sum, barrier, 0);
-        else
-            a.halves[blockIdx.y * items + i] = sum;
-    };
 #pragma unroll
-    for (int n = 0; n < HELD; n++) put_half(router[n], item + n * STRIDE);
+    for (int n = 0; n < HELD; n++) put_logit(router[n], row, &parts[0].x, item + n * STRIDE, items, quads, barrier);
 #pragma unroll 1
     for (uint32_t i = item + HELD * STRIDE; i < items; i += STRIDE) {
         router[0].take(a, i, quads);
-        put_half(router[0], i);
+        put_logit(router[0], row, &parts[0].x, i, items, quads, barrier);
     }
+    float scale = normed.scale_of(a.x + start, a.hidden, a.eps, scratch);
     normed.times(scale);
-#pragma unroll
-    for (int i = 0; i < CHUNKS; i++) {
-        uint32_t c = threadIdx.x + i * THREADS;
-        if (8 * c < a.hidden && c % BLOCKS == rank) put_floats(a.normed + start + 8 * c, normed.x[i]);
-    }
-    if (!CHOOSES || rank || (a.m == 1 && threadIdx.x >= WARP)) return;
+    put_normed(normed, a, start, rank, BLOCKS);
+    if (rank || (a.m == 1 && threadIdx.x >= WARP)) return;
     barrier_wait_cluster(barrier, 0);
     choice chosen = {0, 0};
     if (threadIdx.x < WARP)
-        chosen = choose<EXPERTS>([&](int i) { return halves[i].x + halves[i].y; }, (int)a.n_experts, (int)a.top_k);
+        chosen = choose<EXPERTS>([&](int i) { return (parts[i].x + parts[i].y) * scale + bias[i]; },
+                                     (int)a.n_experts, (int)a.top_k);
     if (a.m == 1)
         put_routing(a, chosen);
     else
         join_routing(a, chosen, THREADS);
 }
 
+/* Norm and router alone, by as many blocks as there are half experts for their warps: halves of logits go to memory,
+ * and whoever needs the choice chooses. So no block waits for another. */
+template <class QUAD> __device__ inline void logits_of_row(const attn_out_kernel_args &a)
+{
+    enum { THREADS = ATTN_OUT_THREADS, CHUNKS = (HIDDEN_MAX / 8 + THREADS - 1) / THREADS };
+    __shared__ __align__(16) float row[HIDDEN_MAX];
+    __shared__ float scratch[WARP];
+    held_row<CHUNKS, THREADS> normed;
+    half_row<QUAD> router;
+    uint32_t items = 2 * (uint32_t)a.n_experts, quads = (uint32_t)a.hidden / 8;
+    uint32_t own = blockIdx.x * (THREADS / WARP) + threadIdx.x / WARP, item = min(own, items - 1);
+    router.take(a, item, quads);
+    float bias = item % 2 == 0 && a.router_bias ? a.router_bias[item / 2] : 0;
+    ask_near(a.norm, a.hidden);
+    wait_for_input();
+    let_next_start();
+    int64_t start = blockIdx.y * a.hidden;
+    stage_row(normed, a, a.x + start, row, scratch);
+    __syncthreads();
+    float scale = normed.scale_of(a.x + start, a.hidden, a.eps, scratch);
+    float half = router.times((const float4 *)row + item % 2 * quads, quads) * scale + bias;
+    if (threadIdx.x % WARP == 0 && own < items) a.halves[blockIdx.y * items + item] = half;
+    normed.times(scale);
+    put_normed(normed, a, start, blockIdx.x, gridDim.x);
+}
+
 #endif
 
-#define ROUTE(name, registers, ...)                                                                 \
+#define ROUTE(name, quad, experts, threads, held, registers)                                        \
     extern "C" __global__ void __maxnreg__(registers)                                               \
         name(const __grid_constant__ attn_out_kernel_args a)                                        \
     {                                                                                               \
-        FROM_SM_90(route_row<__VA_ARGS__>(a));                                                      \
+        FROM_SM_90(route_row<quad, experts, threads, held>(a));                                     \
     }
-#define ROUTE_AND_LOGITS(name, registers, ...)                                                      \
-    ROUTE(attn_out_route_##name, registers, __VA_ARGS__, true)                                      \
-    ROUTE(attn_out_logits_##name, registers, __VA_ARGS__, false)
 
 /* A block fits an SM beside one of the projection. */
-ROUTE_AND_LOGITS(f32, 128, float4, ATTN_OUT_EXPERTS_FEW, ATTN_OUT_THREADS, 1)
-ROUTE_AND_LOGITS(bf16, 128, uint2, ATTN_OUT_EXPERTS_FEW, ATTN_OUT_THREADS, 1)
-ROUTE_AND_LOGITS(f32_many, 80, float4, ATTN_OUT_EXPERTS_MAX, ATTN_OUT_THREADS_MANY, 1)
-ROUTE_AND_LOGITS(bf16_many, 80, uint2, ATTN_OUT_EXPERTS_MAX, ATTN_OUT_THREADS_MANY, 2)
+ROUTE(attn_out_route_f32, float4, ATTN_OUT_EXPERTS_FEW, ATTN_OUT_THREADS, 1, 128)
+ROUTE(attn_out_route_bf16, uint2, ATTN_OUT_EXPERTS_FEW, ATTN_OUT_THREADS, 1, 128)
+ROUTE(attn_out_route_f32_many, float4, ATTN_OUT_EXPERTS_MAX, ATTN_OUT_THREADS_MANY, 1, 80)
+ROUTE(attn_out_route_bf16_many, uint2, ATTN_OUT_EXPERTS_MAX, ATTN_OUT_THREADS_MANY, 2, 80)
+
+#define LOGITS(name, quad)                                                                          \
+    extern "C" __global__ void __maxnreg__(96)                                                      \
+        name(const __grid_constant__ attn_out_kernel_args a)                                        \
+    {                                                                                               \
+        FROM_SM_90(logits_of_row<quad>(a));                                                         \
+    }
+
+LOGITS(attn_out_logits_f32, float4)
+LOGITS(attn_out_logits_bf16, uint2)

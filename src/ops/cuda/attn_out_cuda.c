@@ -6,6 +6,8 @@
 #include "ops/cuda/thresholds.h"
 #include "route/route_args.h"
 
+static const char image[] = "attn_out/attn_out.cu";
+
 bool attn_out_adds(const struct attn_out_args *a, char why[OP_REASON_MAX])
 {
     if (few_rows_aligned(a->attn.data) && few_rows_aligned(a->x.data)) return true;
@@ -91,7 +93,7 @@ void attn_out_project(const struct op_context *context, const void *args)
         {[DTYPE_BF16] = "attn_out_add_bf16", [DTYPE_Q8_0] = "attn_out_add_q8_0"},
         {[DTYPE_BF16] = "attn_out_add_bf16_two", [DTYPE_Q8_0] = "attn_out_add_q8_0_two"}};
     size_t shared = (size_t)a->m * FEW_ROWS_PARTS * few_rows_column(half_of(a), a->wo.layout);
-    gpu_put(context->stream, "attn_out/attn_out.cu", name[a->m - 1][a->wo.dtype],
+    gpu_put(context->stream, image, name[a->m - 1][a->wo.dtype],
             &(struct gpu_launch){
                 .grid = {FEW_ROWS_PAIR * (unsigned)(a->hidden / FEW_ROWS_FEATURES)},
                 .block = {FEW_ROWS_THREADS},
@@ -102,13 +104,11 @@ void attn_out_project(const struct op_context *context, const void *args)
             &k);
 }
 
-/* By a cluster of blocks a row. For `halves` they need not be one, but as one they are on as many
- * SMs (H200: 790.9 t/s without, 796.2 with). */
-static void put_route(const struct op_context *context, const struct attn_out_args *a,
-                      const char *const names[2][2], float *halves)
+static struct attn_out_kernel_args for_kernel(const struct op_context *context,
+                                              const struct attn_out_args *a)
 {
     const struct routing *r = &a->routing;
-    const struct attn_out_kernel_args k = {
+    return (struct attn_out_kernel_args){
         .hidden = a->hidden,
         .n_experts = a->n_experts,
         .top_k = a->top_k,
@@ -117,7 +117,6 @@ static void put_route(const struct op_context *context, const struct attn_out_ar
         .router = a->router.data,
         .router_bias = a->router_bias,
         .normed = a->normed.data,
-        .halves = halves,
         .weight = r->weight,
         .expert = r->expert,
         .group_offsets = r->group_offsets,
@@ -127,8 +126,15 @@ static void put_route(const struct op_context *context, const struct attn_out_ar
         .eps = a->eps,
         .m = (int32_t)a->m,
     };
+}
+
+void attn_out_route(const struct op_context *context, const struct attn_out_args *a)
+{
+    static const char *const name[2][2] = {{"attn_out_route_bf16", "attn_out_route_bf16_many"},
+                                           {"attn_out_route_f32", "attn_out_route_f32_many"}};
+    const struct attn_out_kernel_args k = for_kernel(context, a);
     bool many = a->n_experts > ATTN_OUT_EXPERTS_FEW; /* for fewer, half of its warps had no work */
-    gpu_put(context->stream, "attn_out/attn_out.cu", names[a->router.dtype == DTYPE_F32][many],
+    gpu_put(context->stream, image, name[a->router.dtype == DTYPE_F32][many],
             &(struct gpu_launch){.grid = {ATTN_OUT_CLUSTER, (unsigned)a->m},
                                  .block = {many ? ATTN_OUT_THREADS_MANY : ATTN_OUT_THREADS},
                                  .cluster = ATTN_OUT_CLUSTER,
@@ -136,18 +142,21 @@ static void put_route(const struct op_context *context, const struct attn_out_ar
             &k);
 }
 
-void attn_out_route(const struct op_context *context, const struct attn_out_args *a)
-{
-    static const char *const names[2][2] = {{"attn_out_route_bf16", "attn_out_route_bf16_many"},
-                                            {"attn_out_route_f32", "attn_out_route_f32_many"}};
-    put_route(context, a, names, NULL);
-}
-
+/* Blocks of a cluster are on as many SMs, else they may share one (H200: 790.9 t/s without
+ * clusters, 796.2 with). */
 void attn_out_logits(const struct op_context *context, const struct attn_out_args *a, float *halves)
 {
-    static const char *const names[2][2] = {{"attn_out_logits_bf16", "attn_out_logits_bf16_many"},
-                                            {"attn_out_logits_f32", "attn_out_logits_f32_many"}};
-    put_route(context, a, names, halves);
+    enum { EACH = ATTN_OUT_CLUSTER * ATTN_OUT_THREADS / 32 /* half experts of a cluster */ };
+    struct attn_out_kernel_args k = for_kernel(context, a);
+    const unsigned clusters = (unsigned)((2 * a->n_experts + EACH - 1) / EACH);
+    k.halves = halves;
+    gpu_put(context->stream, image,
+            a->router.dtype == DTYPE_F32 ? "attn_out_logits_f32" : "attn_out_logits_bf16",
+            &(struct gpu_launch){.grid = {clusters * ATTN_OUT_CLUSTER, (unsigned)a->m},
+                                 .block = {ATTN_OUT_THREADS},
+                                 .cluster = ATTN_OUT_CLUSTER,
+                                 .overlaps = true},
+            &k);
 }
 
 static void run(const struct op_context *context, const void *args)
@@ -163,7 +172,7 @@ const struct op_variant attn_out_row_cuda = {
     .arch = {.major = 9},
     .can_run = can_run_row,
     .run = run,
-    .images = {"attn_out/attn_out.cu"},
+    .images = {image},
 };
 
 const struct op_variant attn_out_two_cuda = {
@@ -173,7 +182,7 @@ const struct op_variant attn_out_two_cuda = {
     .arch = {.major = 9},
     .can_run = can_run_two,
     .run = run,
-    .images = {"attn_out/attn_out.cu"},
+    .images = {image},
 };
 
 const struct op_variant attn_add_row_cuda = {
@@ -183,7 +192,7 @@ const struct op_variant attn_add_row_cuda = {
     .arch = {.major = 9},
     .can_run = can_add_row,
     .run = attn_out_project,
-    .images = {"attn_out/attn_out.cu"},
+    .images = {image},
 };
 
 const struct op_variant attn_add_two_cuda = {
@@ -193,7 +202,7 @@ const struct op_variant attn_add_two_cuda = {
     .arch = {.major = 9},
     .can_run = can_add_two,
     .run = attn_out_project,
-    .images = {"attn_out/attn_out.cu"},
+    .images = {image},
 };
 
 static bool can_route(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
@@ -223,5 +232,5 @@ const struct op_variant attn_route_few_cuda = {
     .can_run = can_route,
     .suits = suits_route,
     .run = run_route,
-    .images = {"attn_out/attn_out.cu"},
+    .images = {image},
 };
