@@ -1,7 +1,7 @@
 /* Products of one row or two with the many features of a head, whose weights are bf16 and lie in rows. What counts is
- * how fast memory is read, and that is fastest when all warps together pass through it once: a warp takes every so
- * manieth pair of features, of which it reads 512 bytes each at a time, straight into registers. Multiplying is done
- * in float32, without tensor cores, and keeps up with that. */
+ * how fast memory is read, and that is fastest when all warps together pass through it once: of N warps, warp i takes
+ * pairs of features i, i + N, i + 2 N ..., of which it reads 512 bytes each at a time, straight into registers.
+ * Multiplying is done in float32, without tensor cores, and keeps up with that. */
 #include "gemm/few_rows.cuh"
 #include "gemm/gemm_args.h"
 #include "gemm/gemv_wide_args.h"

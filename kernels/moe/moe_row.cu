@@ -5,8 +5,8 @@
  * residual stream. Between the two, activations lie as the columns that the second product reads: they are
  * cut into parts once, where they are made, and not by every block that needs them.
  *
- * Which experts these are is known, or each block chooses by the logits, which takes less time than to wait for one
- * that has chosen. */
+ * Which experts these are is known, or each block chooses them by the logits for itself: that takes less time than
+ * waiting for one that chooses for all. */
 #include "gemm/few_rows.cuh"
 #include "moe/moe_row_args.h"
 #include "route/choose.cuh"
@@ -144,7 +144,7 @@ UP(moe_up_two_chosen_many, 2, MOE_ROW_EXPERTS_MAX)
 
 /* ---- down ---- */
 
-/* Where each block chooses, a warp more says what: for who looks at it behind the layer. */
+/* Where each block chooses for itself, one warp writes the choice of all rows: for who reads it behind the layer. */
 template <int ROWS, int EXPERTS> __device__ inline void put_choice(const moe_row_args &a)
 {
     int lane = threadIdx.x % WARP, top_k = (int)a.top_k, slots = ROWS * top_k, expert = 0;
@@ -179,7 +179,7 @@ template <int ROWS, int SLOTS, int DEPTH, bool PAIR, int EXPERTS> __device__ inl
     uint32_t own = warp / SPLITS, split = warp % SPLITS, first = pair.rank() * SLOTS, slot = first + own % SLOTS;
     uint32_t tile = PAIR ? blockIdx.x / FEW_ROWS_PAIR : blockIdx.x;
     bool works = slot < top_k;
-    if (EXPERTS && tile >= tile_count(TILES_MXFP4, a.hidden)) { /* the pair behind the last tile */
+    if (EXPERTS && tile >= tile_count(TILES_MXFP4, a.hidden)) { /* a pair of blocks more */
         if (blockIdx.x % FEW_ROWS_PAIR == 0 && warp == 0) put_choice<ROWS, EXPERTS>(a);
         return;
     }
@@ -209,9 +209,8 @@ template <int ROWS, int SLOTS, int DEPTH, bool PAIR, int EXPERTS> __device__ inl
     let_next_start();
     float *x = a.x + r * a.hidden + feature, total = finishes && first == 0 ? *x : 0;
     float sum[1][4] = {{0, 0, 0, 0}};
-    if (works)
-        product.template run<AHEAD>(sum, lane_column<weights>(act_of(a, own / SLOTS * top_k + slot), a.intermediate, PARTS), split,
-                                    units);
+    const char *act = act_of(a, own / SLOTS * top_k + slot);
+    if (works) product.template run<AHEAD>(sum, lane_column<weights>(act, a.intermediate, PARTS), split, units);
     partial[warp].template put<weights>(sum[0]);
     __syncthreads();
     if (r >= ROWS) return;
