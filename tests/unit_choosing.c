@@ -230,6 +230,53 @@ static void pairs_need_clusters(void **state)
     }
 }
 
+/* A sequence in one variant, unless an op that it calls is forced, or it is itself. */
+static void a_forced_part_is_called(void **state)
+{
+    (void)state;
+    static const struct {
+        int major, rows;
+        const char *force, *last;
+    } cases[] = {{9, 1, NULL, "moe_down_row_chosen"},
+                 {9, 2, NULL, "moe_down_two_chosen"},
+                 {9, 3, NULL, "moe_down_join"},
+                 {8, 1, NULL, "moe_down_row"},
+                 {9, 1, "moe=moe_row_cuda:single", "moe_down_row"},
+                 {9, 1, "moe=moe_row_cuda", "moe_down_row_pair"},
+                 {9, 2, "attn_out=composed", "moe_down_two_pair"},
+                 {9, 1, "attn_moe=composed", "moe_down_row_pair"},
+                 {9, 1, "gemm=gemm_f32_any_cuda", "moe_down_row_chosen"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct stage s;
+        open_stage(&s, cases[i].major);
+        if (cases[i].force) assert_int_equal(chooser_force(&s.chooser, cases[i].force), SOL_OK);
+        void *args = make_args(s.arena, &op_attn_moe, DTYPE_BF16, cases[i].rows);
+        assert_string_equal(kernel_of(&s, &op_attn_moe, args, true), cases[i].last);
+        close_stage(&s);
+    }
+}
+
+/* Composed, its ops are the plan's, as if it had not been called. */
+static void a_sequence_is_its_ops(void **state)
+{
+    (void)state;
+    struct stage s;
+    struct plan *plan;
+    bool seen[2] = {false};
+    open_stage(&s, 9);
+    assert_int_equal(plan_create(&s.chooser, &plan), SOL_OK);
+    plan_call(plan, &op_attn_moe, make_args(s.arena, &op_attn_moe, DTYPE_BF16, 40));
+    assert_int_equal(plan_finish(plan), SOL_OK);
+    for (int i = 0; i < plan_step_count(plan); i++) {
+        const struct op *parent = plan_step_at(plan, i)->parent;
+        assert_true(parent == &op_attn_out || parent == &op_moe);
+        seen[parent == &op_moe] = true;
+    }
+    assert_true(seen[0] && seen[1]);
+    plan_destroy(plan);
+    close_stage(&s);
+}
+
 /* What a search would time for one op's calls in a step of so many rows. */
 static int candidates_of(const struct op *op, int64_t rows)
 {
@@ -263,8 +310,9 @@ static int candidates_of(const struct op *op, int64_t rows)
 static void a_search_sees_choices(void **state)
 {
     (void)state;
-    /* One row: single and pair, composed. */
-    assert_int_equal(candidates_of(&op_moe, 1), 3);
+    /* One row: from attention on in one, composed; then what is in it has no calls. */
+    assert_int_equal(candidates_of(&op_attn_moe, 1), 2);
+    assert_int_equal(candidates_of(&op_moe, 1), 0);
     /* Three: kernels of 8, 16 and 32 rows, seven tiles of many rows, composed; 17: without two. */
     assert_int_equal(candidates_of(&op_attn_out, 3), 11);
     assert_int_equal(candidates_of(&op_attn_out, 17), 9);
@@ -435,6 +483,8 @@ int main(void)
         cmocka_unit_test(kernels_by_rows),
         cmocka_unit_test(choices_can_be_forced),
         cmocka_unit_test(pairs_need_clusters),
+        cmocka_unit_test(a_forced_part_is_called),
+        cmocka_unit_test(a_sequence_is_its_ops),
         cmocka_unit_test(a_search_sees_choices),
         cmocka_unit_test(other_architectures_are_refused),
         cmocka_unit_test(all_architectures_are_tested),

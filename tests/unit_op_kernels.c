@@ -336,7 +336,7 @@ static void remove_change(const char *folder, char *path)
 static const char all[] =
     "embed rmsnorm gemm matmul rope kv_write attention add route swiglu combine sample "
     "pack_weights "
-    "attn_in attn_out moe_up moe_down moe head grouped_gemm pack_scaled axpby gated_embed "
+    "attn_in attn_out moe_up moe_down moe attn_moe head grouped_gemm pack_scaled axpby gated_embed "
     "relu2 softcap self_attention self_attention_backward rmsnorm_backward rotary_norm "
     "rotary_norm_backward relu2_backward axpby_backward gated_embed_backward smear "
     "smear_backward embed_backward cross_entropy cross_entropy_block "
@@ -363,20 +363,25 @@ static void changed_files_are_of_the_ops_that_launch_them(void **state)
         {"attention/attention_decode.cu", "attention ", 9},
         {"attention/prefill_work.cuh", "attention ", 9},
         {"cache.cuh",
-         "kv_write attention attn_in attn_out attn_add attn_route moe_up moe_down moe head gemm ",
+         "kv_write attention attn_in attn_out attn_add attn_route moe_up moe_down moe attn_moe "
+         "head gemm ",
          9},
         {"rope/rope.cuh", "rope attn_in ", 9},
         {"rope/rope.cu", "rope attn_in ", 9},
-        {"route/choose.cuh", "route attn_out attn_add attn_route ", 9},
+        {"route/choose.cuh", "route attn_out attn_add attn_route moe attn_moe ", 9},
         /* launched where the op is composed */
-        {"swiglu/swiglu.cu", "swiglu moe_up moe ", 9},
-        {"gemm/gemv.cu", "gemm attn_in attn_out attn_add attn_route moe_up moe_down moe head ", 9},
+        {"swiglu/swiglu.cu", "swiglu moe_up moe attn_moe ", 9},
+        {"gemm/gemv_wide.cu",
+         "gemm attn_in attn_out attn_add attn_route moe_up moe_down moe attn_moe head ", 9},
+        {"gemm/gemv.cu",
+         "gemm attn_in attn_out attn_add attn_route moe_up moe_down moe attn_moe head ", 9},
         /* of another op's folder */
         {"gemm/round_rows.cu",
-         "gemm attn_in attn_out attn_add attn_route moe_up moe_down moe head ", 9},
-        {"combine/combine.cu", "combine moe_down moe ", 9},
+         "gemm attn_in attn_out attn_add attn_route moe_up moe_down moe attn_moe head ", 9},
+        {"combine/combine.cu", "combine moe_down moe attn_moe ", 9},
         /* through a header of a header */
-        {"pack/q8_0.cuh", "gemm attn_in attn_out attn_add attn_route moe_up moe_down moe head ", 9},
+        {"pack/q8_0.cuh",
+         "gemm attn_in attn_out attn_add attn_route moe_up moe_down moe attn_moe head ", 9},
         {"train/bias.cu", "add_bias bias_backward ", 9},
         {"matmul/grouped_mma.cu", "grouped_matmul grouped_wgrad ", 9},
         {"train/loss.cu", "cross_entropy linear_cross_entropy ", 9},
@@ -386,9 +391,9 @@ static void changed_files_are_of_the_ops_that_launch_them(void **state)
         {"train/muon.cu", "muon_prepare muon_apply muon ", 9},
         {"train/tables_args.h", "embed gated_embed embed_backward gated_embed_backward ", 9},
         /* by one kernel only, that not every GPU has */
-        {"moe/moe_wgmma.cu", "moe ", 9},
-        {"moe/moe_i8_wgmma.cu", "moe ", 9},
-        {"moe/i8_rows_args.h", "moe ", 9},
+        {"moe/moe_wgmma.cu", "moe attn_moe ", 9},
+        {"moe/moe_i8_wgmma.cu", "moe attn_moe ", 9},
+        {"moe/i8_rows_args.h", "moe attn_moe ", 9},
         {"grouped_gemm/grouped_wgmma.cuh", "grouped_gemm ", 9},
         {"grouped_gemm/grouped_ladder.cuh", "grouped_gemm ", 9},
         {"copy_across.cuh", "grouped_gemm ", 9},

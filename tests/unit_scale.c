@@ -76,6 +76,22 @@ static void a_part_is_calls_and_a_share_of_the_rest(void **state)
     near("some timed", scale_compute_ns(&one, &part, &some), 6000, 1e-12);
 }
 
+/* What was timed as attn_moe are attn_out and moe, by the least that they could take. */
+static void times_of_a_sequence_are_its_parts(void **state)
+{
+    (void)state;
+    const struct work_part parts[] = {{"attention", 10, 0, 0, 500},
+                                      {"attn_out", 10, 0, 0, 1000},
+                                      {"moe", 10, 0, 0, 2000},
+                                      {"head", 1, 0, 0, 400}};
+    struct work one = work_of(parts, COUNT(parts)), part = one;
+    part.parts[2].limit_ns /= 2;
+    const struct scale_op_time times[] = {{"attention", 60}, {"attn_moe", 30}, {"head", 10}};
+    const struct scale_measured m = {.step_ns = 100, .ops = times, .n_ops = 3};
+    near("one", scale_compute_ns(&one, &one, &m), 100, 1e-12);
+    near("half the experts", scale_compute_ns(&one, &part, &m), 60 + 10 + 20.0 / 2 + 10, 1e-12);
+}
+
 static void calls_are_what_reading_leaves(void **state)
 {
     (void)state;
@@ -561,6 +577,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_gpu_is_what_was_measured),
         cmocka_unit_test(a_part_is_calls_and_a_share_of_the_rest),
+        cmocka_unit_test(times_of_a_sequence_are_its_parts),
         cmocka_unit_test(calls_are_what_reading_leaves),
         cmocka_unit_test(measured_sizes_are_read_off),
         cmocka_unit_test(messages_never_get_cheaper),

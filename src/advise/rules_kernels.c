@@ -94,7 +94,7 @@ enum sol_status rule_wakeup(struct rules_run *run, const struct rule *rule)
 
 static bool of_experts(const struct store_kernel *k)
 {
-    static const char *const names[] = {"moe", "moe_up", "moe_down"};
+    static const char *const names[] = {"moe", "moe_up", "moe_down", "attn_moe"};
     for (size_t i = 0; k->op && i < sizeof names / sizeof *names; i++)
         if (strcmp(k->op, names[i]) == 0) return true;
     return false;

@@ -78,6 +78,8 @@ static enum sol_status prepare_model(struct scale *s, struct scale_model *m)
     struct engine_params *p = &m->engine;
     engine_params_init(p);
     p->chooser.device.gpu = s->gpu;
+    /* Ranks have its parts, and so has what is compared with them. */
+    SOL_TRY(chooser_force(&p->chooser, "attn_moe=composed"));
     m->limits = s->report.limits;
     if (!dtype_from_name(o->kv, &p->kv_dtype) ||
         (p->kv_dtype != DTYPE_F16 && p->kv_dtype != DTYPE_BF16 && p->kv_dtype != DTYPE_F32))

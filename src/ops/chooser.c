@@ -299,6 +299,15 @@ static bool suits(const struct chooser *chooser, const struct op *op, int v, con
     return !variant->suits || variant->suits(args, &chooser->device, why);
 }
 
+/* One that is forced is called, so a sequence in one variant would not do. */
+static bool forces_part(const struct chooser *chooser, const struct op *op)
+{
+    bool forced = false;
+    for (int i = 0; op->is_sequence && i < OP_CALLS_MAX && op->calls[i]; i++)
+        forced |= chooser_is_forced(chooser, op->calls[i]);
+    return forced;
+}
+
 /* A forced variant that cannot serve a problem is an error only for the problems of that op it was
  * made for: other dtypes of the same op fall back to the usual choice, since --force names an op
  * and a model calls it with several kinds of weights. */
@@ -309,6 +318,7 @@ int chooser_choose(const struct chooser *chooser, const struct op *op, const voi
     int v = forced ? find_variant(op, forced) : -1;
     if (v >= 0 && chooser_can_run(chooser, op, v, args, why)) return v;
     if (chooser->reference) return op_variant_count(op) - 1;
+    if (forces_part(chooser, op)) return op->n_variants;
     v = tuned_variant(chooser, op, args, find_tuned(chooser, op, args));
     if (v >= 0) return v;
     int last = op->n_variants; /* that can run where none suits: a primitive on a GPU needs one */
@@ -364,6 +374,7 @@ static const char *chosen_text(const struct chooser *chooser, const struct op *o
     char why[OP_REASON_MAX];
     if (chooser->reference) return "chosen: --reference asks for it";
     if (forced) return "chosen: forced";
+    if (forces_part(chooser, op)) return "chosen: an op that it calls is forced";
     if (v < op->n_variants)
         return suits(chooser, op, v, args, why) ? "chosen: the first in the list that can run"
                                                 : "chosen: nothing that suits can run";
@@ -392,6 +403,8 @@ void chooser_explain(const struct chooser *chooser, const struct op *op, int v, 
                  op_numerics_name(op->variants[v]->numerics));
     else if (forced)
         text = "another one is forced";
+    else if (forces_part(chooser, op))
+        text = "an op that is part of it is forced";
     else if (!chooser_is_proven(chooser, op, v))
         text = "nobody has run it on such a card before: 'sol verify --backend cuda' must find it "
                "right";

@@ -215,7 +215,8 @@ struct op {
     enum sol_status (*compose)(struct plan *plan, const void *args);       /* composites */
     const struct op *calls[OP_CALLS_MAX]; /* what composing calls, all of it for any problem */
     const char *composed; /* what its own composition is called where there are several; or NULL */
-    /* Composed, the ops that it calls stand for themselves, as if the caller had called them. */
+    /* Composed, the ops that it calls stand for themselves, as if the caller had called them; and
+     * it is composed where one of them is forced. */
     bool is_sequence;
     /* Fill `args`, outputs too: with a problem of given sizes, whose contents are a case's or as a
      * model's are (CASE_TIMED); with case number c->index of its kind, false where there is none.

@@ -4,6 +4,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "ops/op.h"
+
 double scale_call_ns(const struct work *row, double row_ns)
 {
     const double calls = work_calls(row), beyond = row_ns - work_limit_ns(row);
@@ -20,16 +22,37 @@ struct share {
 
 struct split {
     const struct scale_measured *measured;
+    const struct work *one;
     double call_ns; /* no more than a step of calls alone would have */
     double slack;   /* of all that is not calls: times the least it could take */
     double timed;   /* factor for times of ops; 0: there are none */
 };
 
-static double timed_ns(const struct scale_measured *m, const char *op)
+/* What the parts of a sequence could take at least; 0 where the op is none of them. */
+static double sequence_limit(const struct op *sequence, const char *op, const struct work *one)
 {
-    for (int i = 0; i < m->n_ops; i++)
-        if (strcmp(m->ops[i].op, op) == 0) return m->ops[i].ns;
-    return 0;
+    double sum = 0;
+    bool among = false;
+    for (int i = 0; i < OP_CALLS_MAX && sequence->calls[i]; i++) {
+        among |= strcmp(sequence->calls[i]->name, op) == 0;
+        sum += work_part_of(one, sequence->calls[i]->name).limit_ns;
+    }
+    return among ? sum : 0;
+}
+
+/* Of a sequence that was timed as one op its share of the least that all of it could take. */
+static double timed_ns(const struct scale_measured *m, const struct work *one,
+                       const struct work_part *p)
+{
+    double ns = 0;
+    for (int i = 0; i < m->n_ops; i++) {
+        const struct scale_op_time *t = &m->ops[i];
+        const struct op *op = op_find(t->op);
+        if (strcmp(t->op, p->op) == 0) return t->ns;
+        const double limit = op && op->is_sequence ? sequence_limit(op, p->op, one) : 0;
+        if (limit > 0) ns = t->ns * p->limit_ns / limit;
+    }
+    return ns;
 }
 
 /* Without a time: as if none were timed. */
@@ -40,7 +63,7 @@ static double untimed_ns(const struct split *s, const struct work_part *p)
 
 static double some_ns(const struct split *s, const struct work_part *p)
 {
-    const double ns = timed_ns(s->measured, p->op);
+    const double ns = timed_ns(s->measured, s->one, p);
     return ns > 0 ? ns : untimed_ns(s, p);
 }
 
@@ -51,7 +74,7 @@ static double times_factor(const struct work *one, const struct split *s)
     double sum = 0, timed = 0;
     for (int i = 0; i < one->n_parts; i++) {
         const struct work_part *p = &one->parts[i];
-        if (timed_ns(s->measured, p->op) > 0) timed += p->limit_ns;
+        if (timed_ns(s->measured, one, p) > 0) timed += p->limit_ns;
         sum += some_ns(s, p);
     }
     const bool most = timed > 0 && timed >= 0.9 * work_limit_ns(one);
@@ -61,7 +84,7 @@ static double times_factor(const struct work *one, const struct split *s)
 static struct split split_of(const struct work *one, const struct scale_measured *m)
 {
     const double calls = work_calls(one), limit = work_limit_ns(one);
-    struct split s = {.measured = m, .call_ns = m->call_ns};
+    struct split s = {.measured = m, .one = one, .call_ns = m->call_ns};
     if (calls > 0) s.call_ns = fmin(s.call_ns, m->step_ns / calls);
     s.slack = limit > 0 ? (m->step_ns - calls * s.call_ns) / limit : 0;
     s.timed = times_factor(one, &s);
