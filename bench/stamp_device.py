@@ -6,7 +6,7 @@ usage: bench/stamp_device.py [--sol build/sol] [--model ...] [--kernels kernels]
 Copies the kernels' sources, has their blocks note %globaltimer (begin; input there; activations in place; last
 weights multiplied; end) and prints one step's layers, from the end of the kernel before, in us. Stamps make a step
 5 % longer, and each kernel has its share: do not compare steps of different numbers of kernels by them. Of a kernel
-with more than 1024 blocks (the head) only those are noted.
+with more than 1024 blocks only those are noted.
 """
 import argparse
 import collections
@@ -20,7 +20,7 @@ import sys
 import tempfile
 
 STAMPED = ["attn_in/attn_in.cu", "attn_out/attn_out.cu", "moe/moe_row.cu",
-           "attention/attention_decode.cu", "gemm/gemv.cu"]
+           "attention/attention_decode.cu", "gemm/gemv.cu", "gemm/gemv_wide.cu"]
 STEP = 150  # the step behind the one that is shown
 HEADER = r"""
 enum { STAMP_KERNELS = 16, STAMP_RUNS = 32, STAMP_BLOCKS = 1024 };
@@ -105,7 +105,7 @@ def patch(folder, layers):
     edit("gemm/few_rows.cuh", (r"(void run\(float sum.*\n\s*\{)", r"\1\n        STAMP(ready);"),
          (r"(f\[d % HELD\] = read\(min.*\n\s*\}\n)", r"\1        STAMP(done);\n"))
     for name in STAMPED:
-        runs = 1 if name == "gemm/gemv.cu" else layers
+        runs = 1 if name.startswith("gemm/") else layers
         number = itertools.count()  # a macro makes several kernels of one model's formats: one of them runs
         edit(name, (r"(const __grid_constant__ \w+ a\)\s*\\?\s*\{)", lambda m: m.group(0) +
                     f" stamp_block stamp_all({next(number)}, {runs}, __FUNCTION__);"))

@@ -158,8 +158,12 @@ def of_sol():
     force_pair("general attention", ["attention"], ["--force", "attention=attention_any_cuda"])
     force_pair("general attention, deeper", ["attention"], ["--force", "attention=attention_any_cuda"], depth=256)
     force_pair("attn_in composed", ["attn_in"], ["--force", "attn_in=composed"])
-    force_pair("attn_out composed", ["attn_out"], ["--force", "attn_out=composed"])
-    force_pair("experts by single blocks", ["moe"], ["--force", "moe=moe_row_cuda:single"])
+    # Else both are one op of one row.
+    apart = lambda *options: lambda: own("--force", "attn_moe=composed", *options)
+    pair("attn_out composed", apart("--force", "attn_out=composed"), apart(),
+         lambda a, b: op_factors(a, b, ["attn_out"]))
+    pair("experts by single blocks", apart("--force", "moe=moe_row_cuda:single"), apart(),
+         lambda a, b: op_factors(a, b, ["moe"]))
     force_pair("general products, prompt", ["attn_in", "attn_out", "moe_up", "moe_down", "moe"],
                ["--force", "gemm=gemm_mma_cuda", "--force", "attn_in=composed", "--force", "attn_out=composed"],
                prompt=2048, generate=0)
@@ -173,13 +177,15 @@ def of_traced_sol():
     bench = [sol, "bench", "-q", "--no-store", "--no-limits", "-m", model, "--backend", args.backend, "-p", "0", "-n",
              "32", "-r", "2"]
     plain = lambda: traced(*bench)
+    apart = lambda: traced(*bench, "--force", "attn_moe=composed")
     for change, roles, force in [
             ("general attention, traced", ["attention"], ["attention=attention_any_cuda"]),
             ("attn_in composed, traced", None, ["attn_in=composed"]),
             ("attn_out composed, traced", None, ["attn_out=composed"]),
             ("experts by single blocks, traced", ["experts"], ["moe=moe_row_cuda:single"])]:
         options = [word for f in force for word in ("--force", f)]
-        pair(change, lambda o=options: traced(*bench, *o), plain, lambda a, b, r=roles: role_factors(a, b, r))
+        other = apart if force[0].startswith(("attn_out", "moe")) else plain
+        pair(change, lambda o=options: traced(*bench, *o), other, lambda a, b, r=roles: role_factors(a, b, r))
 
 
 def of_torch():

@@ -321,9 +321,9 @@ static void test_plain_attention(void **state)
 /* ---- sol ---- */
 
 static const struct planted sol_layer[] = {
-    {"attn_in_row", 720, ROLE_QKV},       {"attention_decode_bf16", 264, ROLE_ATTENTION},
-    {"attn_out_add_bf16", 180, ROLE_OUT}, {"attn_out_route_bf16", 32, ROLE_ROUTER},
-    {"moe_up_row", 264, ROLE_EXPERTS},    {"moe_down_row_pair", 264, ROLE_EXPERTS},
+    {"attn_in_row", 720, ROLE_QKV},           {"attention_decode_bf16", 264, ROLE_ATTENTION},
+    {"attn_out_add_bf16", 180, ROLE_OUT},     {"attn_out_logits_bf16", 8, ROLE_ROUTER},
+    {"moe_up_row_chosen", 240, ROLE_EXPERTS}, {"moe_down_row_chosen", 362, ROLE_EXPERTS},
 };
 static const struct planted sol_first[] = {{"embed_bf16", 1, ROLE_EMBED}};
 static const struct planted sol_last[] = {{"gemv_wide_1_normed", 264, ROLE_HEAD},

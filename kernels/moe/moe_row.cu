@@ -21,8 +21,8 @@ __device__ inline char *act_of(const moe_row_args &a, uint32_t slot)
     return a.act + (int64_t)slot * (PARTS * column_bytes<weights>(a.intermediate));
 }
 
-/* The expert of a row's slot, by a warp: asked for when it is made. EXPERTS: at most so many, among which it is
- * chosen; 0: it is known. */
+/* Finds the expert of a row's slot, for a whole warp: what that needs is asked for when this is made. EXPERTS: the most
+ * among which it chooses; 0: the routing says which expert it is. */
 template <int EXPERTS> struct asked_expert {
     half_logits<EXPERTS> logits;
 
@@ -164,8 +164,9 @@ template <int ROWS, int EXPERTS> __device__ inline void put_choice(const moe_row
  * clusters, else one block; its warps share the experts, and each expert's columns. All blocks run at the
  * same time.
  *
- * The choice, or the logits, are read before the kernel before has ended, so that weights are on the way early:
- * whoever wrote them must have ended before that one began, as the router does, which moe_up has waited for.
+ * The choice, or the logits, are read before wait_for_input, while moe_up may still run, so that weights are on
+ * their way early. The router wrote them, and has ended: moe_up lets this kernel start when it has waited for that.
+ * So the tables may be written that early, too.
  *
  * SLOTS of a row's choices a block, DEPTH units of a warp on their way. */
 template <int ROWS, int SLOTS, int DEPTH, bool PAIR, int EXPERTS> __device__ inline void moe_down(const moe_row_args &a)

@@ -4,7 +4,7 @@
 
 #include "common.cuh"
 
-/* A row's choice at the lane of its number: lanes from top_k on have none. */
+/* A row's choice at the lane of its number: nobody may read that of lanes from top_k on. */
 struct choice {
     int32_t expert;
     float weight;

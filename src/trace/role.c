@@ -39,6 +39,7 @@ static const struct word {
 } words[] = {
     {"attn_in", CLASS_FIXED + ROLE_QKV},
     {"attn_out_route", CLASS_FIXED + ROLE_ROUTER},
+    {"attn_out_logits", CLASS_FIXED + ROLE_ROUTER},
     {"attn_out", CLASS_FIXED + ROLE_OUT},
     {"flash", CLASS_FIXED + ROLE_ATTENTION},
     {"moe_up", CLASS_FIXED + ROLE_EXPERTS},

@@ -107,7 +107,7 @@ const struct op_variant gemv_wide_cuda = {
 static bool head_can_run(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
 {
     const struct head_args *a = args;
-    if (a->hidden > FEW_ROWS_HELD_MAX) return few_rows_refuse(why, "a row of more than 4096");
+    if (a->hidden > GEMV_WIDE_HELD_MAX) return few_rows_refuse(why, "a row of more than 3840");
     if (!a->norm) return few_rows_refuse(why, "a norm without a gain");
     if (!few_rows_aligned(a->x.data) || !few_rows_aligned(a->norm))
         return few_rows_refuse(why, "an operand at an address that is no multiple of 16");
