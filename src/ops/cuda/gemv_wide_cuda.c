@@ -7,7 +7,6 @@
 #include "gpu/kernel.h"
 #include "ops/args.h"
 #include "ops/cuda/few_rows_operands.h"
-#include "ops/cuda/thresholds.h"
 
 static const char image[] = "gemm/gemv_wide.cu";
 
@@ -29,7 +28,7 @@ static bool serves(int64_t m, const struct tensor *w, const struct op_device *de
 {
     if (!few_rows_bf16(w))
         return few_rows_refuse(why, "it reads weights in bf16, rows of 16-byte pieces");
-    if (m > GEMV_WIDE_ROWS_MAX)
+    if (m < 1 || m > GEMV_WIDE_ROWS_MAX)
         snprintf(why, OP_REASON_MAX, "%lld rows; it is for 1 or 2", (long long)m);
     else if (!fits(m, w->cols, device))
         snprintf(why, OP_REASON_MAX, "rows of %lld do not fit shared memory", (long long)w->cols);
