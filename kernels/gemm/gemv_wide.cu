@@ -11,7 +11,7 @@ enum {
     WARPS = THREADS / WARP,
     PAIR = GEMV_WIDE_PAIR,
     AHEAD = GEMV_WIDE_AHEAD,
-    CHUNKS = FEW_ROWS_HELD_MAX / 8 / THREADS,
+    CHUNKS = (GEMV_WIDE_HELD_MAX / 8 + THREADS - 1) / THREADS,
 };
 
 /* What becomes of the rows before the product. */
@@ -71,7 +71,7 @@ __device__ inline void multiply(float sum[2], const uint4 &w, const float4 &low,
     sum[1] = fmaf(high_bf16(w.w), high.w, sum[1]);
 }
 
-/* Rows that are normed have at most THREADS x CHUNKS x 8 columns. */
+/* Rows that are normed have at most GEMV_WIDE_HELD_MAX columns. */
 template <int ROWS, form FORM>
 __device__ inline void put_rows(const gemm_kernel_args &a, const int32_t (&from)[ROWS], float4 *rows)
 {

@@ -9,10 +9,10 @@ enum {
     GEMV_WIDE_STEP = 256,    /* columns that a warp reads of a feature at a time */
     GEMV_WIDE_AHEAD = 3,     /* steps that are on their way */
     GEMV_WIDE_ROWS_MAX = 2,
-    GEMV_WIDE_HELD_MAX =
-        3840, /* columns of a row that is normed: whole rounds, 8 a thread at most */
-    GEMV_WIDE_MIN =
-        1 << 13, /* features; products of fewer are faster with warps that share a feature */
+    /* Columns of a row that is normed: whole rounds, 8 a thread at most. */
+    GEMV_WIDE_HELD_MAX = 3840,
+    /* Features: products of fewer are faster with warps that share a feature. */
+    GEMV_WIDE_MIN = 1 << 13,
 };
 
 /* Columns with those that fill the last steps, of which there are whole rounds of AHEAD. */
