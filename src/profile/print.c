@@ -212,10 +212,9 @@ enum sol_status profile_print_text(const struct profile_print *p, FILE *to)
     if (*r->no_counters) fprintf(to, "no hardware counters: %s\n", r->no_counters);
     for (int i = 0; i < r->n_phases; i++) SOL_TRY(print_phase(p, &r->phases[i], to));
     if (has_cached(p))
-        fputs(
-            "\n% of limit above 100: the data was in a cache, and the limit is of memory; or, by a "
-            "percent or two, that is how exactly the limit was measured\n",
-            to);
+        fputs("\n% of limit above 100: the data was in a cache, and the limit is of memory;\n"
+              "101 or 102: the limit was not measured more exactly\n",
+              to);
     bool depths = profile_kv_slope(r, NULL, &constant, &slope);
     if (depths && slope <= 0) /* noise, or too little context */
         fprintf(to, "\ndecode: the cost of context is lost in the noise\n");
