@@ -149,6 +149,12 @@ __device__ inline uint64_t v_operand(uint32_t address)
            (address & 0x3ffff) >> 4;
 }
 
+/* An operand `bytes` behind another one; all of shared memory is less than its 14 bits count. */
+__device__ inline uint64_t operand_behind(uint64_t operand, int bytes)
+{
+    return operand >> 32 << 32 | ((uint32_t)operand + (uint32_t)(bytes >> 4));
+}
+
 /* ---- softmax ---- */
 
 /* Scores to weights. True where a reference changed: then the sums so far are to be multiplied by
@@ -249,22 +255,22 @@ __device__ inline void begin_scores(prefill_shared &s, uint32_t stages, uint32_t
                                     uint32_t q, float (&scores)[SCORES])
 {
     barrier_wait(shared_address(&s.full[stage_of(step)]), phase_of(step));
-    uint32_t k = stages + stage_of(step) * 2 * HALF_STAGE;
+    uint64_t k = k_operand(stages + stage_of(step) * 2 * HALF_STAGE);
     wgmma_fence();
 #pragma unroll
     for (int i = 0; i < PREFILL_DIM / 16; i++)
-        number<TYPE>::scores(scores, wgmma_operand(q, 16 * i), k_operand(k + i * 1024), i > 0);
+        number<TYPE>::scores(scores, wgmma_operand(q, 16 * i), operand_behind(k, i * 1024), i > 0);
 }
 
 template <int TYPE>
 __device__ inline void begin_sums(prefill_shared &s, uint32_t stages, uint32_t step,
                                   const uint32_t (&weights)[SCORES / 2], float (&o)[SUMS])
 {
-    uint32_t v = stages + stage_of(step) * 2 * HALF_STAGE + HALF_STAGE;
+    uint64_t v = v_operand(stages + stage_of(step) * 2 * HALF_STAGE + HALF_STAGE);
     wgmma_fence();
 #pragma unroll
     for (int i = 0; i < PREFILL_KEYS / 16; i++)
-        number<TYPE>::sums(o, weights + 4 * i, v_operand(v + i * 2048), true);
+        number<TYPE>::sums(o, weights + 4 * i, operand_behind(v, i * 2048), true);
 }
 
 __device__ inline void release_stage(prefill_shared &s, uint32_t step)
