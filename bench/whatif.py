@@ -160,12 +160,13 @@ def of_sol():
     force_pair("attn_in composed", ["attn_in"], ["--force", "attn_in=composed"])
     # Else both are one op of one row.
     apart = lambda *options: lambda: own("--force", "attn_moe=composed", *options)
-    pair("attn_out composed", apart("--force", "attn_out=composed"), apart(),
+    pair("attn_out composed", apart("--force", "attn_out=composed", "--force", "attn_add=composed"), apart(),
          lambda a, b: op_factors(a, b, ["attn_out"]))
     pair("experts by single blocks", apart("--force", "moe=moe_row_cuda:single"), apart(),
          lambda a, b: op_factors(a, b, ["moe"]))
     force_pair("general products, prompt", ["attn_in", "attn_out", "moe_up", "moe_down", "moe"],
-               ["--force", "gemm=gemm_mma_cuda", "--force", "attn_in=composed", "--force", "attn_out=composed"],
+               ["--force", "gemm=gemm_mma_cuda", "--force", "attn_in=composed", "--force", "attn_out=composed",
+                "--force", "attn_add=composed"],
                prompt=2048, generate=0)
     force_pair("attention on mma, prompt", ["attention"], ["--force", "attention=attention_mma_cuda"], prompt=2048,
                generate=0)
@@ -181,7 +182,7 @@ def of_traced_sol():
     for change, roles, force in [
             ("general attention, traced", ["attention"], ["attention=attention_any_cuda"]),
             ("attn_in composed, traced", None, ["attn_in=composed"]),
-            ("attn_out composed, traced", None, ["attn_out=composed"]),
+            ("attn_out composed, traced", None, ["attn_out=composed", "attn_add=composed"]),
             ("experts by single blocks, traced", ["experts"], ["moe=moe_row_cuda:single"])]:
         options = [word for f in force for word in ("--force", f)]
         other = apart if force[0].startswith(("attn_out", "moe")) else plain

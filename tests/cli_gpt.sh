@@ -39,8 +39,8 @@ run 0 verify --op relu2 --op softcap --op axpby --op gated_embed
 has out '[0-9]+ variants verified, 0 failed'
 # what did not run has no figures
 run 0 verify --op rmsnorm --rounds 1 --brief --wide
-has out '^rmsnorm +rmsnorm_f32_cuda +exact +- +- +- +not run  runs on a GPU'
-run 0 verify --op rmsnorm=rmsnorm_f32_cuda --op rmsnorm=reference --rounds 1 --brief --json
+has out '^rmsnorm +rmsnorm_cuda +exact +- +- +- +not run  runs on a GPU'
+run 0 verify --op rmsnorm=rmsnorm_cuda --op rmsnorm=reference --rounds 1 --brief --json
 [ "$(grep -cE '"(worst_error|tolerance)": null' "$work/out")" = 2 ] || fail "figures of what did not run"
 run 0 verify -m "$july" --op softcap
 run 0 bench -m "$july" -p 16 -n 8 -d 0,100 -r 3 --no-limits -q -o json

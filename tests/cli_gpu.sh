@@ -94,7 +94,7 @@ has out '^attn_out .* attn_out_many_cuda'
 run 0 kernels --wide --backend cuda
 has out ' gemm_wgmma_cuda +bf16 +sm_90a +yes '
 has out ' attn_out_row_cuda +exact +sm_90\+ +yes '
-has out ' rmsnorm_f32_cuda +exact +any GPU +yes '
+has out ' rmsnorm_cuda +exact +any GPU +yes '
 # a variant that calls a library is not here where the library is not
 SOL_CUBLASLT=$work/none run 0 kernels --wide --backend cuda
 has out ' gemm_cublaslt_cuda +bf16 +sm_80\+ +no '

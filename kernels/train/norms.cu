@@ -21,7 +21,7 @@ INLINE float norm_scale(float sum, const T *x, int64_t n, float eps, const U *ad
     return (float)(1 / sqrt(wide / (double)n + eps));
 }
 
-template <class T, int GROUP, int HELD> INLINE void norm_held(const norm_kernel_args &a)
+template <class T, class Y, int GROUP, int HELD> INLINE void norm_held(const norm_kernel_args &a)
 {
     __shared__ float scratch[WARP];
     numbers<T, 8> held[HELD];
@@ -55,11 +55,11 @@ template <class T, int GROUP, int HELD> INLINE void norm_held(const norm_kernel_
         if (a.gain) gain.load(a.gain + j);
 #pragma unroll
         for (int e = 0; e < 8; e++) y[e] = held[c].at(e) * scale * (a.gain ? gain.at(e) : 1);
-        put<8>((T *)a.y + i * a.n + j, y);
+        put<8>((Y *)a.y + i * a.n + j, y);
     }
 }
 
-template <class T> INLINE void norm_any(const norm_kernel_args &a)
+template <class T, class Y> INLINE void norm_any(const norm_kernel_args &a)
 {
     __shared__ float scratch[WARP];
     wait_for_input();
@@ -77,25 +77,26 @@ template <class T> INLINE void norm_any(const norm_kernel_args &a)
         numbers<T, 1> v;
         v.load(x + j);
         const float y = v.at(0) * scale * (a.gain ? a.gain[j] : 1);
-        put<1>((T *)a.y + i * a.n + j, &y);
+        put<1>((Y *)a.y + i * a.n + j, &y);
     }
 }
 
-#define NORMS(type, T)                                                                             \
+#define NORMS(type, T, Y)                                                                          \
     KERNEL_OF(NORM_WARPS *WARP, rmsnorm_##type##_warp, norm_kernel_args)                           \
     {                                                                                              \
-        norm_held<T, WARP, NORM_WARP_HELD>(a);                                                     \
+        norm_held<T, Y, WARP, NORM_WARP_HELD>(a);                                                  \
     }                                                                                              \
     KERNEL_OF(NORM_BLOCK_THREADS, rmsnorm_##type##_block, norm_kernel_args)                        \
     {                                                                                              \
-        norm_held<T, NORM_BLOCK_THREADS, NORM_BLOCK_HELD>(a);                                      \
+        norm_held<T, Y, NORM_BLOCK_THREADS, NORM_BLOCK_HELD>(a);                                   \
     }                                                                                              \
     KERNEL_OF(NORM_BLOCK_THREADS, rmsnorm_##type##_any, norm_kernel_args)                          \
     {                                                                                              \
-        norm_any<T>(a);                                                                            \
+        norm_any<T, Y>(a);                                                                         \
     }
-NORMS(f32, float)
-NORMS(bf16, bf16)
+NORMS(f32, float, float)
+NORMS(f32_bf16, float, bf16)
+NORMS(bf16, bf16, bf16)
 
 /* ---- of a sum: what is written of it is rounded, what is normed is not ---- */
 

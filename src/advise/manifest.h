@@ -6,7 +6,7 @@
  * that is searched in names and categories, "count" is calls per token, "share" the range of kernel
  * time:
  *     {"format": "sol manifest", "version": 1,
- *      "kernels": [{"kernel": "rmsnorm_f32", "count": 49, "share": [0.01, 0.04]}, ...],
+ *      "kernels": [{"kernel": "rmsnorm_f32_block", "count": 49, "share": [0.01, 0.04]}, ...],
  *      "forbid": ["dequantize"],
  *      "max_share": [{"match": "quantize|transpose", "share": 0.10}]} */
 #ifndef ADVISE_MANIFEST_H

@@ -8,7 +8,7 @@
 
 /* One file below kernels/. */
 struct gpu_image {
-    const char *name;   /* "rmsnorm/rmsnorm.cu" */
+    const char *name;   /* "train/norms.cu" */
     const void *fatbin; /* NULL: built without nvcc */
     const char *source; /* ends with a NUL */
 };

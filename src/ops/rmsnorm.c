@@ -43,10 +43,15 @@ static void make_problem(struct case_maker *c, const struct op_problem *p, void 
 
 static bool make_case(struct case_maker *c, void *args)
 {
-    if (c->index >= 12) return false;
-    const bool wide = c->index >= 9;
+    static const int64_t lines[] = {128, 2880, 8256}; /* whole ones of 128 bytes in bf16 */
+    enum { RANDOM = 9, WIDE = 12, ALL = WIDE + sizeof lines / sizeof *lines };
+    if (c->index >= ALL) return false;
+    const bool wide = c->index >= RANDOM;
     int64_t m = wide ? 2 : case_size(c, 1, 20), n = case_size(c, 5, 300);
-    if (wide) n = c->index == 9 ? 8200 + n : 8 * rng_range(c->rng, 257, 1024);
+    if (c->index >= WIDE)
+        n = lines[c->index - WIDE];
+    else if (wide)
+        n = c->index == 9 ? 8200 + n : 8 * rng_range(c->rng, 257, 1024);
     const struct batch *batch = case_batch(c, m, 1, 0, 1);
     struct rmsnorm_args *a = args;
     make_problem(c, &(struct op_problem){.rows = m, .n = n}, a);
@@ -54,7 +59,7 @@ static bool make_case(struct case_maker *c, void *args)
         a->m = a->y.rows = batch->n_outputs;
         a->rows = batch->output_rows;
     }
-    if (c->index >= 6) a->gain = NULL;
+    if (c->index >= 6 && c->index < WIDE) a->gain = NULL;
     return true;
 }
 

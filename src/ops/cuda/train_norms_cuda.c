@@ -30,9 +30,10 @@ static void put_rows(const struct op_context *context, const char *const names[3
 
 static void run_rmsnorm(const struct op_context *context, const void *args)
 {
-    static const char *const names[2][3] = {
-        {"rmsnorm_f32_warp", "rmsnorm_f32_block", "rmsnorm_f32_any"},
-        {"rmsnorm_bf16_warp", "rmsnorm_bf16_block", "rmsnorm_bf16_any"}};
+    static const char *const names[2][2][3] = {
+        {{"rmsnorm_f32_warp", "rmsnorm_f32_block", "rmsnorm_f32_any"},
+         {"rmsnorm_f32_bf16_warp", "rmsnorm_f32_bf16_block", "rmsnorm_f32_bf16_any"}},
+        {{NULL}, {"rmsnorm_bf16_warp", "rmsnorm_bf16_block", "rmsnorm_bf16_any"}}};
     const struct rmsnorm_args *a = args;
     const struct norm_kernel_args k = {.m = a->m,
                                        .n = a->n,
@@ -42,7 +43,8 @@ static void run_rmsnorm(const struct op_context *context, const void *args)
                                        .y = a->y.data,
                                        .eps = a->eps};
     const bool aligned = typed_aligned(k.x) && typed_aligned(k.gain) && typed_aligned(k.y);
-    put_rows(context, names[typed_narrow(&a->y)], owner_of(a->n, aligned), a->m, &k);
+    put_rows(context, names[typed_narrow(&a->x)][typed_narrow(&a->y)], owner_of(a->n, aligned),
+             a->m, &k);
 }
 
 static const unsigned both[] = {3, 0}, all_three[] = {7, 0}, one[] = {1, 0};
@@ -51,6 +53,7 @@ const struct op_variant rmsnorm_cuda = {
     .name = "rmsnorm_cuda",
     .summary = "a row in the registers of a warp or a block",
     .target = TARGET_CUDA,
+    .narrow = 1 << 1, /* y */
     .typed = both,
     .run = run_rmsnorm,
     .images = {NORMS_IMAGE},
