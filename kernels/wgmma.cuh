@@ -23,6 +23,14 @@ __device__ inline void store_transposed(uint32_t to, const uint32_t (&m)[4])
                  : "memory");
 }
 
+/* 8 x 8 numbers of 16 bits, lane i with two neighbours of row i / 4, turned about. */
+__device__ inline uint32_t transposed_matrix(uint32_t m)
+{
+    uint32_t turned;
+    asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(turned) : "r"(m));
+    return turned;
+}
+
 /* ---- registers between the roles of a block ---- */
 
 template <int N> __device__ inline void registers_give()

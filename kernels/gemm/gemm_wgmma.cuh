@@ -469,7 +469,9 @@ INLINE void multiply_all(const gemm_wgmma_args &a, const int32_t *offsets, wgmma
         }
         float sums[K::TOKENS / 2], bias[2];
         uint32_t large = 0;
+        head_turns<K> turns;
         load_bias<K>(a, tile.group, feature, bias);
+        if constexpr (turns.EARLY) turns.load(a, tile);
 #pragma unroll
         for (int i = 0; i < K::TOKENS / 2; i++) sums[i] = 0;
         multiply<K>(sums, tile.width, a.units, ring, large);
@@ -479,7 +481,10 @@ INLINE void multiply_all(const gemm_wgmma_args &a, const int32_t *offsets, wgmma
                 continue;
             }
         finish<K>(a, tile.rows, bias, sums);
-        store<K>(a, tile, feature, sums, out);
+        if constexpr (K::HEADS)
+            store_head<K>(a, tile, feature, sums, out, turns);
+        else
+            store<K>(a, tile, feature, sums, out);
     }
     copy_out_read();
 }
@@ -501,7 +506,7 @@ template <class K> INLINE void gemm_wgmma(const gemm_wgmma_args &a)
             if (K::PACKED) prefetch_map(a.scales[i]);
         }
         for (int i = 0; i < (K::VARIES ? WGMMA_BOXES : 1); i++) prefetch_map(a.x[i]);
-        if (K::RESULT == WGMMA_BF16) prefetch_map(a.out);
+        if (K::RESULT == WGMMA_BF16 || K::HEADS) prefetch_map(a.out);
     }
     wait_for_input();
     let_next_start();

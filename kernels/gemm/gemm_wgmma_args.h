@@ -65,7 +65,9 @@ struct gemm_wgmma_args {
      * tiles, the largest scale (pack/mxfp4_tiles.h). */
     const struct i8_row *x_rows;
     const uint8_t *largest[2];
-    struct tensor_map out; /* WGMMA_BF16: c, a warpgroup's features of WGMMA_BOX rows */
+    /* WGMMA_BF16: c, a warpgroup's features of WGMMA_BOX rows. WGMMA_HEADS: 32 of them, of rows as
+     * many as wait in shared memory. */
+    struct tensor_map out;
 };
 SOL_STATIC_ASSERT(sizeof(struct gemm_wgmma_args) == 1664, "host and device agree");
 
@@ -77,7 +79,7 @@ SOL_STATIC_ASSERT(sizeof(struct gemm_wgmma_args) == 1664, "host and device agree
     KIND(name##_32, DTYPE_BF16, false, 2, 32, 9, 32, 1)                                            \
     KIND(name##_64, DTYPE_BF16, false, 2, 64, 7, 64, 1)                                            \
     KIND(name##_128, DTYPE_BF16, false, 2, 128, 5, 64, 1)                                          \
-    KIND(name##_160, DTYPE_BF16, false, 2, 160, 5, 64, 2)                                          \
+    KIND(name##_160, DTYPE_BF16, false, 2, 160, 5, 80, 2)                                          \
     KIND(name##_192, DTYPE_BF16, false, 2, 192, 4, 64, 2)                                          \
     KIND(name##_256, DTYPE_BF16, false, 2, 256, 4, 32, 2)
 #define WGMMA_Q8_0_SIZES(KIND, name)                                                               \
@@ -85,7 +87,7 @@ SOL_STATIC_ASSERT(sizeof(struct gemm_wgmma_args) == 1664, "host and device agree
     KIND(name##_32, TILES_Q8_0, false, 2, 32, 15, 32, 1)                                           \
     KIND(name##_64, TILES_Q8_0, false, 2, 64, 11, 64, 1)                                           \
     KIND(name##_128, TILES_Q8_0, false, 2, 128, 7, 64, 1)                                          \
-    KIND(name##_160, TILES_Q8_0, false, 2, 160, 6, 64, 2)                                          \
+    KIND(name##_160, TILES_Q8_0, false, 2, 160, 6, 80, 2)                                          \
     KIND(name##_192, TILES_Q8_0, false, 2, 192, 5, 64, 2)                                          \
     KIND(name##_256, TILES_Q8_0, false, 2, 256, 5, 32, 2)
 #define WGMMA_MXFP4_SIZES(KIND, name, gated)                                                       \

@@ -39,12 +39,15 @@ struct wgmma_kind {
         W_AT = X_BOXES * X_BYTES,
         SCALES_AT = W_AT + WARPGROUPS * W_BYTES,
         STAGE_BYTES = WGMMA_STAGE_BYTES(TYPE_, ROWS_, WARPGROUPS_, TOKENS_),
-        /* Of a warpgroup; bf16: a multiple of what the swizzle goes by. */
-        OUT_BYTES = RESULT_ == WGMMA_BF16 ? BLOCK * (GATED_ ? 32 : 64) * 2 : WGMMA_OUT_BYTES(GATED_, OUT_TOKENS_),
+        /* Of a warpgroup; in boxes: a multiple of what the swizzle goes by. */
+        OUT_BYTES = RESULT_ == WGMMA_BF16 ? BLOCK * (GATED_ ? 32 : 64) * 2
+                    : HEADS               ? OUT_TOKENS_ * WGMMA_ROWS * 4
+                                          : WGMMA_OUT_BYTES(GATED_, OUT_TOKENS_),
         OUT_AT = STAGES * STAGE_BYTES,
         BARRIERS_AT = OUT_AT + WARPGROUPS * OUT_BYTES,
         ROWS_AT = BARRIERS_AT + 2 * 8 * STAGES, /* I8 */
         OFFSETS_AT = ROWS_AT + (I8 ? WARPGROUPS * I8_ROWS_BYTES(TOKENS) : 0),
+        END = OFFSETS_AT + (WGMMA_GROUPS_MAX + 1) * 4,
         WG_FEATURES = GATED ? WGMMA_ROWS / 2 : WGMMA_ROWS, /* of a warpgroup */
         FEATURES = WARPGROUPS * WG_FEATURES,               /* of a block's tile */
         /* A launch gives each thread as many, in eights; what the fetching ones give back the others get. */
@@ -52,6 +55,8 @@ struct wgmma_kind {
         FETCH_REGISTERS = 24,
         REGISTERS = (POOL - FETCH_REGISTERS * WARPGROUP) / (WARPGROUPS * WARPGROUP) / 8 * 8,
     };
+    static_assert((int)END <= (int)WGMMA_SHARED_BYTES(TYPE_, ROWS_, GATED_, WARPGROUPS_, TOKENS_, STAGES_, OUT_TOKENS_),
+                  "what a launch gives");
 };
 
 struct wgmma_tile {

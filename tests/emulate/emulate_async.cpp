@@ -109,6 +109,18 @@ void emulated_stmatrix(uint32_t to, const uint32_t (&m)[4], bool transposed)
     mark(emulated.current, to, 16);
 }
 
+uint32_t emulated_movmatrix(uint32_t m)
+{
+    const uint32_t lane = threadIdx.x % 32, row = lane / 4, column = lane % 4 * 2;
+    emulated_next().at[0] = m;
+    emulated_warp_barrier();
+    const emulated_words *lanes = emulated_lanes();
+    uint32_t turned = 0;
+    for (uint32_t i = 0; i < 2; i++)
+        turned |= (lanes[(column + i) * 4 + row / 2].at[0] >> 16 * (row % 2) & 0xffff) << 16 * i;
+    return turned;
+}
+
 void fence_for_copies(void)
 {
     me().fenced = ++state->clock;

@@ -43,6 +43,7 @@ void copy_commit(void);
 void emulated_copy_wait(int left);
 void emulated_load_shared(void *to, uint32_t from, uint32_t bytes);
 void emulated_stmatrix(uint32_t to, const uint32_t (&m)[4], bool transposed);
+uint32_t emulated_movmatrix(uint32_t m);
 
 static inline void copy_16(uint32_t to, const void *from, bool valid = true)
 {

@@ -26,6 +26,11 @@ static inline void store_transposed(uint32_t to, const uint32_t (&m)[4])
     emulated_stmatrix(to, m, true);
 }
 
+static inline uint32_t transposed_matrix(uint32_t m)
+{
+    return emulated_movmatrix(m);
+}
+
 void emulated_registers(int count, bool more);
 
 template <int N> static inline void registers_give(void)

@@ -111,21 +111,32 @@ static void map_results(struct gpu_stream *stream, const struct wgmma_product *p
                 map);
 }
 
+/* Of q, in float32, half a head. */
+static void map_head_results(struct gpu_stream *stream, const struct wgmma_product *p,
+                             unsigned tokens, struct tensor_map *map)
+{
+    const uint64_t n = (uint64_t)p->w.rows;
+    gpu_put_map(stream,
+                &(struct gpu_tensor){.data = p->c,
+                                     .element = GPU_U32,
+                                     .rank = 2,
+                                     .sizes = {n, (uint64_t)p->m},
+                                     .strides = {4 * n},
+                                     .box = {WGMMA_ROWS / 2, tokens},
+                                     .swizzled = true},
+                map);
+}
+
 /* ---- kernels ---- */
 
 struct kind {
     const char *name;
-    int type, gated, warpgroups, tokens, cluster; /* type: of weights, as tensor_kernel_type */
+    int type, gated, warpgroups, tokens, out, cluster; /* type: of weights, as tensor_kernel_type */
     unsigned shared;
 };
 #define KIND_OF(x, name, type, gated, warpgroups, tokens, stages, out, cluster)                    \
-    {#name,                                                                                        \
-     type,                                                                                         \
-     gated,                                                                                        \
-     warpgroups,                                                                                   \
-     tokens,                                                                                       \
-     cluster,                                                                                      \
-     WGMMA_SHARED_BYTES(type, x, gated, warpgroups, tokens, stages, out)},
+    {#name,  type, gated,   warpgroups,                                                            \
+     tokens, out,  cluster, WGMMA_SHARED_BYTES(type, x, gated, warpgroups, tokens, stages, out)},
 #define KIND(...) KIND_OF(WGMMA_ROWS_BF16, __VA_ARGS__)
 static const struct kind gemm_kinds[] = {WGMMA_DENSE_KINDS(KIND) WGMMA_Q8_0_KINDS(KIND)
                                              WGMMA_MXFP4_KINDS(KIND)};
@@ -363,6 +374,7 @@ void wgmma_multiply(struct gpu_stream *stream, const struct wgmma_product *p)
     }
     map_weights(stream, p, kind, &args);
     if (p->result == WGMMA_BF16) map_results(stream, p, WGMMA_ROWS / (gated ? 2 : 1), &args.out);
+    if (p->heads) map_head_results(stream, p, (unsigned)kind->out, &args.out);
     if (p->heads) set_heads(p, &args);
     for (int i = 0; i < (varies ? WGMMA_BOXES : 1); i++)
         map_rows(stream, p,
