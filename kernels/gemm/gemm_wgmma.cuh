@@ -20,6 +20,7 @@
 
 #include "copy_async.cuh"
 #include "gemm/i8_weights.cuh"
+#include "gemm/wgmma_heads.cuh"
 #include "gemm/wgmma_kind.cuh"
 #include "gemm/wgmma_q8_0.cuh"
 #include "gemm/wgmma_results.cuh"
