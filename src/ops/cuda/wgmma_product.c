@@ -95,34 +95,19 @@ static void map_heads(struct gpu_stream *stream, const struct tensor *w, struct 
                 map);
 }
 
-/* Results in bf16, as warpgroups write them. */
-static void map_results(struct gpu_stream *stream, const struct wgmma_product *p, unsigned features,
+/* Results as warpgroups write them: boxes of so many tokens, in bf16 or (GPU_U32) float32. */
+static void map_results(struct gpu_stream *stream, const struct wgmma_product *p,
+                        enum gpu_element element, unsigned features, unsigned tokens,
                         struct tensor_map *map)
 {
     const uint64_t n = (uint64_t)p->w.rows;
     gpu_put_map(stream,
                 &(struct gpu_tensor){.data = p->c,
-                                     .element = GPU_BF16,
+                                     .element = element,
                                      .rank = 2,
                                      .sizes = {n, (uint64_t)p->m},
-                                     .strides = {2 * n},
-                                     .box = {features, WGMMA_BOX},
-                                     .swizzled = true},
-                map);
-}
-
-/* Of q, in float32, half a head. */
-static void map_head_results(struct gpu_stream *stream, const struct wgmma_product *p,
-                             unsigned tokens, struct tensor_map *map)
-{
-    const uint64_t n = (uint64_t)p->w.rows;
-    gpu_put_map(stream,
-                &(struct gpu_tensor){.data = p->c,
-                                     .element = GPU_U32,
-                                     .rank = 2,
-                                     .sizes = {n, (uint64_t)p->m},
-                                     .strides = {4 * n},
-                                     .box = {WGMMA_ROWS / 2, tokens},
+                                     .strides = {(element == GPU_U32 ? 4 : 2) * n},
+                                     .box = {features, tokens},
                                      .swizzled = true},
                 map);
 }
@@ -373,9 +358,12 @@ void wgmma_multiply(struct gpu_stream *stream, const struct wgmma_product *p)
         if (gated) args.largest[1] = tensor_row_largest(&p->up);
     }
     map_weights(stream, p, kind, &args);
-    if (p->result == WGMMA_BF16) map_results(stream, p, WGMMA_ROWS / (gated ? 2 : 1), &args.out);
-    if (p->heads) map_head_results(stream, p, (unsigned)kind->out, &args.out);
-    if (p->heads) set_heads(p, &args);
+    if (p->result == WGMMA_BF16)
+        map_results(stream, p, GPU_BF16, WGMMA_ROWS / (gated ? 2 : 1), WGMMA_BOX, &args.out);
+    if (p->heads) {
+        map_results(stream, p, GPU_U32, WGMMA_ROWS / 2, (unsigned)kind->out, &args.out);
+        set_heads(p, &args);
+    }
     for (int i = 0; i < (varies ? WGMMA_BOXES : 1); i++)
         map_rows(stream, p,
                  varies ? (unsigned)WGMMA_BOX << i : (unsigned)(kind->tokens / kind->cluster),
