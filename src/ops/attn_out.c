@@ -25,8 +25,8 @@ static struct op_cost cost(const void *args)
     return sum;
 }
 
-/* The projection as an op, which may add to the residual. The rest by primitives: H200, 2,048 rows,
- * 22 us, where attn_route_many_cuda takes 59. */
+/* The projection as an op, which may add to the residual. The rest by primitives: H200, 2,048 rows:
+ * 22 us in a step, where attn_route_many_cuda takes 59 alone. */
 static enum sol_status compose(struct plan *plan, const void *args)
 {
     plan_call(plan, &op_attn_add, args);
