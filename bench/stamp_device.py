@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Where a decoded token's time goes on an NVIDIA GPU: time stamps in every block of the kernels for one row.
+"""Where a decoded token's time goes on an NVIDIA GPU: time stamps in every block of the kernels for few rows.
 
 usage: bench/stamp_device.py [--sol build/sol] [--model ...] [--kernels kernels] [sol bench's options]
 
@@ -19,8 +19,9 @@ import subprocess
 import sys
 import tempfile
 
-STAMPED = ["attn_in/attn_in.cu", "attn_out/attn_out.cu", "moe/moe_row.cu",
-           "attention/attention_decode.cu", "gemm/gemv.cu", "gemm/gemv_wide.cu"]
+STAMPED = ["attn_in/attn_in.cu", "attn_in/attn_in_rows.cu", "attn_out/attn_out.cu", "attn_out/attn_out_rows.cu",
+           "moe/moe_row.cu", "moe/moe_few.cu", "gemm/expert_rows.cuh", "attention/attention_decode.cu"]
+STAMPED_ONCE = ["gemm/gemv.cu", "gemm/gemv_wide.cu"]  # of the head, not of each layer
 STEP = 150  # the step behind the one that is shown
 HEADER = r"""
 enum { STAMP_KERNELS = 16, STAMP_RUNS = 32, STAMP_BLOCKS = 1024 };
@@ -104,11 +105,19 @@ def patch(folder, layers):
          (r'(asm volatile\("griddepcontrol.wait;" ::: "memory"\);)', r"\1\n    STAMP(input);"))
     edit("gemm/few_rows.cuh", (r"(void run\(float sum.*\n\s*\{)", r"\1\n        STAMP(ready);"),
          (r"(f\[d % HELD\] = read\(min.*\n\s*\}\n)", r"\1        STAMP(done);\n"))
-    for name in STAMPED:
-        runs = 1 if name.startswith("gemm/") else layers
+    edit("gemm/stream_rows.cuh", (r"(void run\(stream_partial.*\n\s*\{)", r"\1\n        STAMP(ready);"),
+         (r"(\n\s*uint32_t warp = threadIdx.x / WARP, lane.*g = lane)", r"\n        STAMP(done);\1"))
+    edit("gemm/expert_rows.cuh", (r"(if \(fresh\) __syncthreads\(\);)", r"\1\n        if (!stamp_now.ready) STAMP(ready);"),
+         (r"(\n#pragma unroll\n\s*for \(int i = 0; i < M; i\+\+\)\n#pragma unroll\n.*\n?.*partial\[i\]\.put)", r"\n        STAMP(done);\1"))
+    edit("moe/moe_few.cu", (r"(barrier_wait\(shared_address\(&state.there\[number % 2\]\), .*)", r"\1\n        if (!stamp_now.ready) STAMP(ready);"),
+         (r"(if \(now.inside\(\)\) step\(.*)", r"\1\n        STAMP(done);"))
+    edit("moe_down/moe_down_rows.cu", (r"(moe_down_join, join_rows_args\) \{)", r"\1 stamp_block stamp_all(1, %d, __FUNCTION__);" % layers))
+    for name in STAMPED + STAMPED_ONCE:
+        runs = 1 if name in STAMPED_ONCE else layers
         number = itertools.count()  # a macro makes several kernels of one model's formats: one of them runs
         edit(name, (r"(const __grid_constant__ \w+ a\)\s*\\?\s*\{)", lambda m: m.group(0) +
                     f" stamp_block stamp_all({next(number)}, {runs}, __FUNCTION__);"))
+    edit("moe/moe_few.cu", (r"stamp_all\(0,", "stamp_all(up,"))  # both of a macro's kernels run
 
 
 def show(lines, each):

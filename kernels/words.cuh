@@ -23,6 +23,12 @@ template <uint32_t MASK> __device__ __forceinline__ uint32_t choose_bits(uint32_
     return c;
 }
 
+/* The compiler has it in registers from here on, and does not find it again where it is used. */
+template <class T> __device__ __forceinline__ void keep(T *&pointer)
+{
+    asm volatile("" : "+l"(pointer));
+}
+
 /* ---- shared memory ---- */
 
 template <int OFFSET> __device__ __forceinline__ uint2 load_shared_8_at(uint32_t address)

@@ -86,7 +86,7 @@ has out '^pp300 +gemm +gemm_wgmma_cuda'
 run 0 kernels --wide --backend cuda -m synth:gpt-oss-20b,layers=1 --rows 16
 has out '^attn_in .* attn_in_rows_cuda'
 has out '^attn_out .* attn_out_rows_cuda'
-has out '^moe_up .* moe_up_rows_cuda:' # experts are packed there
+has out '^moe .* moe_few_cuda ' # experts are packed there
 run 0 kernels --wide --backend cuda -m synth:gpt-oss-20b,layers=1 --rows 17
 has out '^attn_in .* attn_in_many_cuda'
 has out '^attn_out .* attn_out_many_cuda'

@@ -154,7 +154,7 @@ static const struct ladder ladders[] = {
       {16, "attn_out_bf16_q8_0_16"},
       {32, "attn_out_bf16_q8_0_32"}}},
     {&op_moe, DTYPE_MXFP4, 8, {{1, "moe_up_row"}, {2, "moe_up_two"}, {ROWS_MAX, "moe_up_bf16_8"}}},
-    {&op_moe, DTYPE_MXFP4, 9, {{1, "moe_up_row"}, {2, "moe_up_two"}, {ROWS_MAX, "moe_up_bf16_8"}}},
+    {&op_moe, DTYPE_MXFP4, 9, {{1, "moe_up_row"}, {2, "moe_up_two"}, {ROWS_MAX, "moe_up_few"}}},
     {&op_moe_down, DTYPE_MXFP4, 9, {{2, "moe_down_f32_2"}, {ROWS_MAX, "moe_down_bf16_8"}}},
     {&op_moe_up, DTYPE_MXFP4, 9, {{2, "moe_up_f32_2"}, {ROWS_MAX, "moe_up_bf16_8"}}},
 };
@@ -381,6 +381,7 @@ static const struct {
     {&op_moe_down, "moe_down_two_cuda", FROM_80},
     {&op_moe_down, "moe_down_rows_cuda", FROM_80},
     {&op_moe, "moe_row_cuda", FROM_80},
+    {&op_moe, "moe_few_cuda", ONLY_90},
     {&op_moe, "moe_many_cuda", ONLY_90},
     {&op_moe, "moe_i8_cuda", ONLY_90},
     {&op_attn_moe, "attn_moe_row_cuda", FROM_90},

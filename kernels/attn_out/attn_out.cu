@@ -4,6 +4,7 @@
 #include "attn_out/attn_out_args.h"
 #include "barriers.cuh"
 #include "gemm/few_rows.cuh"
+#include "gemm/pair_sum.cuh"
 #include "route/choose.cuh"
 
 #if __CUDA_ARCH__ >= 900

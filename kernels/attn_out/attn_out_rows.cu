@@ -1,6 +1,7 @@
 /* The output projection into the residual stream, for 2 to 32 rows. A pair of blocks owns T tiles of
  * features, each block half of the columns; the second block's sums go to the first. */
 #include "attn_out/attn_out_rows_args.h"
+#include "gemm/pair_sum.cuh"
 #include "gemm/stream_rows.cuh"
 
 #if __CUDA_ARCH__ >= 900

@@ -8,6 +8,7 @@
  * Which experts these are is known, or each block chooses them by the logits for itself: that takes less time than
  * waiting for one that chooses for all. */
 #include "gemm/few_rows.cuh"
+#include "gemm/pair_sum.cuh"
 #include "moe/moe_row_args.h"
 #include "route/choose.cuh"
 #include "swiglu/swiglu.cuh"

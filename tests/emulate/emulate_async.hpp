@@ -133,6 +133,8 @@ static inline uint32_t e4m3x2_to_f16x2(uint16_t bytes)
     return both;
 }
 
+template <class T> static inline void keep(T *&) {}
+
 template <uint32_t MASK> static inline uint32_t choose_bits(uint32_t a, uint32_t b)
 {
     return (a & MASK) | (b & ~MASK);

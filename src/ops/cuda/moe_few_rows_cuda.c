@@ -3,6 +3,7 @@
 #include "gpu/kernel.h"
 #include "ops/args.h"
 #include "ops/cuda/few_rows_operands.h"
+#include "ops/cuda/join_rows.h"
 #include "ops/cuda/thresholds.h"
 
 /* A kernel: what it holds of an expert's rows, in columns. */
@@ -190,10 +191,28 @@ static size_t down_workspace(const void *args, int workers)
     return (size_t)(a->m * a->top_k * a->hidden) * sizeof(float);
 }
 
+void join_rows_put(struct gpu_stream *stream, const struct routing *routing, int64_t m, int64_t n,
+                   int64_t top_k, const float *y, float *x)
+{
+    enum { EACH = 4 * EXPERT_ROWS_THREADS }; /* features of a block */
+    const struct join_rows_args join = {
+        .n = n,
+        .top_k = top_k,
+        .y = y,
+        .weight = routing->weight,
+        .row_of_slot = routing->row_of_slot,
+        .x = x,
+    };
+    gpu_put(stream, JOIN_ROWS_IMAGE, routing->some_of ? "moe_down_join_own" : "moe_down_join",
+            &(struct gpu_launch){.grid = {(unsigned)((n + EACH - 1) / EACH), (unsigned)m},
+                                 .block = {EXPERT_ROWS_THREADS},
+                                 .overlaps = true},
+            &join);
+}
+
 static void run_down(const struct op_context *context, const struct moe_down_args *a,
                      const struct kind *kind)
 {
-    enum { EACH = 4 * EXPERT_ROWS_THREADS }; /* features of a block of the join */
     const struct expert_rows_args k = {
         .rows = a->m * a->top_k,
         .n = a->hidden,
@@ -206,22 +225,9 @@ static void run_down(const struct op_context *context, const struct moe_down_arg
         .group_offsets = a->routing.group_offsets,
         .out = context->workspace,
     };
-    const struct join_rows_args join = {
-        .n = a->hidden,
-        .top_k = a->top_k,
-        .y = context->workspace,
-        .weight = a->routing.weight,
-        .row_of_slot = a->routing.row_of_slot,
-        .x = a->x.data,
-    };
     put(context, "moe_down/moe_down_rows.cu", kind->down, kind, &k);
-    gpu_put(
-        context->stream, "moe_down/moe_down_rows.cu",
-        a->routing.some_of ? "moe_down_join_own" : "moe_down_join",
-        &(struct gpu_launch){.grid = {(unsigned)((a->hidden + EACH - 1) / EACH), (unsigned)a->m},
-                             .block = {EXPERT_ROWS_THREADS},
-                             .overlaps = true},
-        &join);
+    join_rows_put(context->stream, &a->routing, a->m, a->hidden, a->top_k, context->workspace,
+                  a->x.data);
 }
 
 static bool suits_down_exact(const void *args, const struct op_device *device,
