@@ -107,11 +107,14 @@ def patch(folder, layers):
          (r"(f\[d % HELD\] = read\(min.*\n\s*\}\n)", r"\1        STAMP(done);\n"))
     edit("gemm/stream_rows.cuh", (r"(void run\(stream_partial.*\n\s*\{)", r"\1\n        STAMP(ready);"),
          (r"(\n\s*uint32_t warp = threadIdx.x / WARP, lane.*g = lane)", r"\n        STAMP(done);\1"))
-    edit("gemm/expert_rows.cuh", (r"(if \(fresh\) __syncthreads\(\);)", r"\1\n        if (!stamp_now.ready) STAMP(ready);"),
-         (r"(\n#pragma unroll\n\s*for \(int i = 0; i < M; i\+\+\)\n#pragma unroll\n.*\n?.*partial\[i\]\.put)", r"\n        STAMP(done);\1"))
-    edit("moe/moe_few.cu", (r"(barrier_wait\(shared_address\(&state.there\[number % 2\]\), .*)", r"\1\n        if (!stamp_now.ready) STAMP(ready);"),
+    first = r"\1\n        if (!stamp_now.ready) STAMP(ready);"
+    edit("gemm/expert_rows.cuh", (r"(if \(fresh\) __syncthreads\(\);)", first),
+         (r"(\n#pragma unroll\n\s*for \(int i = 0; i < M; i\+\+\)\n#pragma unroll\n.*\n?.*partial\[i\]\.put)",
+          r"\n        STAMP(done);\1"))
+    edit("moe/moe_few.cu", (r"(barrier_wait\(shared_address\(&state.there\[number % 2\]\), .*)", first),
          (r"(if \(now.inside\(\)\) step\(.*)", r"\1\n        STAMP(done);"))
-    edit("moe_down/moe_down_rows.cu", (r"(moe_down_join, join_rows_args\) \{)", r"\1 stamp_block stamp_all(1, %d, __FUNCTION__);" % layers))
+    stamp = f" stamp_block stamp_all(1, {layers}, __FUNCTION__);"
+    edit("moe_down/moe_down_rows.cu", (r"(moe_down_join, join_rows_args\) \{)", lambda m: m.group(0) + stamp))
     for name in STAMPED + STAMPED_ONCE:
         runs = 1 if name in STAMPED_ONCE else layers
         number = itertools.count()  # a macro makes several kernels of one model's formats: one of them runs

@@ -80,7 +80,8 @@ __device__ inline void wait_for_input()
 
 /* The next kernel may begin to start. Behind wait_for_input: then all kernels but the one right before
  * it have ended when a kernel starts, and what they wrote may be read before wait_for_input. Attention
- * (attention_decode.cu) does not wait for that: behind it the kernel before it may still run, too. */
+ * (attention_decode.cu) and the sums of few rows' experts (moe_down_rows.cu) do not wait for that: behind them the
+ * kernel before them may still run, too. Two such must not follow each other. */
 __device__ inline void let_next_start()
 {
 #if __CUDA_ARCH__ >= 900

@@ -128,11 +128,15 @@ struct mxfp4_weights {
         for (uint32_t n = 0; n < 4; n++)
             *(uint32_t *)(column + c / 8 * COLUMN_STEP + lane_at(n, c / 8) + c % 8 * 4) = words[n];
     }
-    /* Value number k alone. */
-    __device__ static void put_value(char *column, uint32_t k, uint32_t bits)
+    /* Where value number k lies. */
+    __device__ static char *place_of(char *column, uint32_t k)
     {
         char *step = column + k / STEP * COLUMN_STEP + lane_at(k % 8 / 2, k / STEP);
-        *(uint16_t *)(step + k % STEP / 8 * 4 + k % 2 * 2) = (uint16_t)bits;
+        return step + k % STEP / 8 * 4 + k % 2 * 2;
+    }
+    __device__ static void put_value(char *column, uint32_t k, uint32_t bits)
+    {
+        *(uint16_t *)place_of(column, k) = (uint16_t)bits;
     }
 };
 

@@ -59,8 +59,8 @@ struct step_sums {
 
 /* Barriers and tables of a block. A piece's columns lie in the half of its number's parity. */
 struct block_state {
-    piece pieces[MOE_FEW_PIECES_MAX];
-    int32_t tokens[MOE_FEW_SLOTS_MAX];
+    piece pieces[MOE_FEW_PIECES_MAX + 1]; /* and one of nobody, where the list ends */
+    int32_t tokens[EXPERT_ROWS_MAX];
     uint32_t piece_count;
     alignas(16) float bias[BIASES][2][FEATURES]; /* of a step */
     uint64_t there[2], left[2];                  /* the columns of a piece; nobody reads them any more */
@@ -69,7 +69,7 @@ struct block_state {
     /* By a warp. */
     __device__ void list_pieces(const int32_t *offsets, int groups)
     {
-        enum { EACH = MOE_FEW_GROUPS_MAX / WARP };
+        enum { EACH = EXPERT_ROWS_GROUPS_MAX / WARP };
         int lane = threadIdx.x % WARP, begin[EACH], rows[EACH];
         uint32_t before = 0;
 #pragma unroll
@@ -89,10 +89,10 @@ struct block_state {
             for (uint32_t n = 0; n < own; n++)
                 pieces[before + end - own + n] = {(uint32_t)(i * WARP + lane),
                                                   (uint32_t)begin[i] + n * MOE_FEW_COLUMNS,
-                                                  min((uint32_t)rows[i] - n * MOE_FEW_COLUMNS, MOE_FEW_COLUMNS + 0u)};
+                                                  min((uint32_t)rows[i] - n * MOE_FEW_COLUMNS, (uint32_t)MOE_FEW_COLUMNS)};
             before += __shfl_sync(FULL_MASK, end, WARP - 1);
         }
-        if (lane == 0) piece_count = before;
+        if (lane == 0) pieces[before] = {0, 0, 0}, piece_count = before;
     }
     __device__ void init_barriers(bool up)
     {
@@ -352,10 +352,8 @@ template <bool UP> struct finisher {
     /* Two neighbours of a slot's activations. */
     __device__ void put_act(uint32_t slot, uint32_t feature, float low, float high) const
     {
-        char *step = of.a.act + (int64_t)slot * column_bytes<weights>(of.n) +
-                     feature / weights::STEP * weights::COLUMN_STEP +
-                     weights::lane_at(feature % 8 / 2, feature / weights::STEP);
-        *(uint32_t *)(step + feature % weights::STEP / 8 * 4) =
+        char *column = of.a.act + (int64_t)slot * column_bytes<weights>(of.n);
+        *(uint32_t *)weights::place_of(column, feature) =
             f32_to_bf16x2(low * weights::ENLARGE, high * weights::ENLARGE);
     }
     __device__ void finish(const place &p, uint32_t s, const step_sums &sums) const
@@ -378,9 +376,8 @@ template <bool UP> struct finisher {
         if (threadIdx.x % WARP == 0) barrier_arrive(shared_address(&state.added));
         if (row >= own.count) return;
         if constexpr (UP) {
-            bool there = feature < of.n;
-            put_act(own.first + row, feature, there ? swiglu(y[0].x, y[1].x, of.a.alpha, of.a.limit) : 0,
-                    there ? swiglu(y[0].y, y[1].y, of.a.alpha, of.a.limit) : 0);
+            put_act(own.first + row, feature, swiglu(y[0].x, y[1].x, of.a.alpha, of.a.limit),
+                    swiglu(y[0].y, y[1].y, of.a.alpha, of.a.limit));
             if (p.tile + 1 == of.tiles) /* zeros up to the end of the last unit */
                 for (uint32_t f = feature + FEATURES; f < unit_count(of.n) * UNIT_COLUMNS; f += FEATURES)
                     put_act(own.first + row, f, 0, 0);
@@ -388,7 +385,7 @@ template <bool UP> struct finisher {
             float *out = of.a.y + (int64_t)(own.first + row) * of.n + feature;
 #pragma unroll
             for (int i = 0; i < 2; i++)
-                if (i < count && feature + i * FEATURES < of.n) *(float2 *)(out + i * FEATURES) = y[i];
+                if (i < count) *(float2 *)(out + i * FEATURES) = y[i];
         }
     }
     __device__ void run(place p, const step_sums &sums) const
@@ -400,12 +397,14 @@ template <bool UP> struct finisher {
     }
 };
 
-/* Who routed has ended before the kernel right before down began, so that weights of down are asked for before that
- * one has ended. */
+/* Who routed has ended when down begins, as up lets it start behind its own wait: so down asks for weights before up
+ * has ended. */
 template <bool UP> __device__ inline void moe_few(const moe_few_args &a)
 {
     extern __shared__ __align__(128) char memory[];
-    static_assert(sizeof(block_state) <= MOE_FEW_STATE, "host");
+    static_assert(sizeof(block_state) <= MOE_FEW_STATE && sizeof(step_sums) == MOE_FEW_SUMS * sizeof(float), "host");
+    static_assert(FINISHERS == MOE_FEW_COLUMNS * FEATURES / 2, "a thread finishes two features");
+    static_assert(MOE_FEW_WARPS * WARP * MOE_FEW_REGISTERS + MOE_FEW_HELPERS * MOE_FEW_REGISTERS_HELPERS <= 65536, "SM");
     block_state &state = *(block_state *)memory;
     char *columns = memory + MOE_FEW_STATE;
     product<UP> of(a);

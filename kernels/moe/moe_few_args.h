@@ -2,6 +2,7 @@
 #ifndef KERNELS_MOE_MOE_FEW_ARGS_H
 #define KERNELS_MOE_MOE_FEW_ARGS_H
 
+#include "gemm/expert_rows_args.h"
 #include "gemm/few_rows_args.h"
 
 enum {
@@ -9,15 +10,12 @@ enum {
     MOE_FEW_WARPS = 12,    /* of a block, that multiply; */
     MOE_FEW_HELPERS = 128, /* threads that bring activations and finish sums */
     MOE_FEW_THREADS = MOE_FEW_WARPS * 32 + MOE_FEW_HELPERS,
-    MOE_FEW_REGISTERS = 152, /* of a thread that multiplies, and of a helper */
-    MOE_FEW_REGISTERS_HELPERS = 56,
-    MOE_FEW_UNITS = 4, /* of a tile, for each warp */
+    MOE_FEW_REGISTERS = 152,        /* of a thread that multiplies */
+    MOE_FEW_REGISTERS_HELPERS = 56, /* and of a helper */
+    MOE_FEW_UNITS = 4,              /* of a tile, for each warp */
     MOE_FEW_K_MAX = MOE_FEW_UNITS * MOE_FEW_WARPS * UNIT_COLUMNS,
-    MOE_FEW_GROUPS_MAX = 128,
-    MOE_FEW_TOP_K_MAX = 8,
-    MOE_FEW_SLOTS_MAX = 512,
     MOE_FEW_STATE = 5120, /* bytes of tables and barriers */
-    MOE_FEW_PIECES_MAX = MOE_FEW_GROUPS_MAX + MOE_FEW_SLOTS_MAX / MOE_FEW_COLUMNS,
+    MOE_FEW_PIECES_MAX = EXPERT_ROWS_GROUPS_MAX + EXPERT_ROWS_MAX / MOE_FEW_COLUMNS,
     /* Floats between the sums of neighbouring columns: those of a warp go to different banks. */
     MOE_FEW_SUM_STRIDE = FEW_ROWS_FEATURES + 4,
     MOE_FEW_SUMS = 2 * MOE_FEW_WARPS * MOE_FEW_COLUMNS * MOE_FEW_SUM_STRIDE,

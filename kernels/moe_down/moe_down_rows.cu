@@ -25,7 +25,7 @@ template <bool OWN> INLINE void join_rows(const join_rows_args &a)
         y[j] = used ? a.y + __ldcg(a.row_of_slot + slot + j) * a.n + at : nullptr;
         if (OWN && used && __ldcg(a.row_of_slot + slot + j) < 0) y[j] = nullptr;
     }
-    let_next_start(); /* attn_in reads nothing of the products, and waits for this kernel */
+    let_next_start(); /* who follows reads nothing of this kernel, or of the products, before it has waited */
     wait_for_input();
     if (!works) return;
     float4 part[TOP_K_MAX];

@@ -11,16 +11,23 @@ static bool can_run(const void *args, const struct op_device *device, char why[O
     const struct moe_args *a = args;
     const struct tensor *const weights[] = {&a->gate, &a->up, &a->down};
     (void)device;
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < 3; i++) {
         if (!few_rows_mxfp4(weights[i]))
             return few_rows_refuse(why, "it reads weights in packed mxfp4");
+        if (!few_rows_aligned(weights[i]->data) || !few_rows_aligned(weights[i]->scales))
+            return few_rows_refuse(why, "weights at addresses that are no multiple of 16");
+    }
+    if (a->hidden % FEW_ROWS_FEATURES || a->intermediate % FEW_ROWS_FEATURES)
+        return few_rows_refuse(why, "features that do not fill tiles of 16");
     if (a->hidden > MOE_FEW_K_MAX || a->intermediate > MOE_FEW_K_MAX)
         return few_rows_refuse(why, "rows of more than 3072");
-    if (a->gate.groups > MOE_FEW_GROUPS_MAX) return few_rows_refuse(why, "more than 128 experts");
-    if (a->top_k > MOE_FEW_TOP_K_MAX) return few_rows_refuse(why, "more than 8 experts at a time");
-    if (a->m * a->top_k > MOE_FEW_SLOTS_MAX)
+    if (a->gate.groups > EXPERT_ROWS_GROUPS_MAX)
+        return few_rows_refuse(why, "more than 128 experts");
+    if (a->top_k > EXPERT_ROWS_TOP_K_MAX)
+        return few_rows_refuse(why, "more than 8 experts at a time");
+    if (a->m * a->top_k > EXPERT_ROWS_MAX)
         return few_rows_refuse(why, "more than 512 rows of experts; it is for few");
-    if (!few_rows_aligned(a->normed.data) || !few_rows_aligned(a->x.data) || a->hidden % 4)
+    if (!few_rows_aligned(a->normed.data) || !few_rows_aligned(a->x.data))
         return few_rows_refuse(why, "rows at addresses that are no multiple of 16");
     if (!a->gate_bias != !a->up_bias) return few_rows_refuse(why, "one bias of gate and up");
     if (!few_rows_aligned(a->gate_bias) || !few_rows_aligned(a->up_bias) ||
