@@ -86,10 +86,10 @@ struct block_state {
                 uint32_t other = __shfl_up_sync(FULL_MASK, end, step);
                 if (lane >= step) end += other;
             }
-            for (uint32_t n = 0; n < own; n++)
-                pieces[before + end - own + n] = {(uint32_t)(i * WARP + lane),
-                                                  (uint32_t)begin[i] + n * MOE_FEW_COLUMNS,
-                                                  min((uint32_t)rows[i] - n * MOE_FEW_COLUMNS, (uint32_t)MOE_FEW_COLUMNS)};
+            for (uint32_t n = 0; n < own; n++) {
+                uint32_t first = n * MOE_FEW_COLUMNS, count = min((uint32_t)rows[i] - first, (uint32_t)MOE_FEW_COLUMNS);
+                pieces[before + end - own + n] = {(uint32_t)(i * WARP + lane), (uint32_t)begin[i] + first, count};
+            }
             before += __shfl_sync(FULL_MASK, end, WARP - 1);
         }
         if (lane == 0) pieces[before] = {0, 0, 0}, piece_count = before;
@@ -404,7 +404,7 @@ template <bool UP> __device__ inline void moe_few(const moe_few_args &a)
     extern __shared__ __align__(128) char memory[];
     static_assert(sizeof(block_state) <= MOE_FEW_STATE && sizeof(step_sums) == MOE_FEW_SUMS * sizeof(float), "host");
     static_assert(FINISHERS == MOE_FEW_COLUMNS * FEATURES / 2, "a thread finishes two features");
-    static_assert(MOE_FEW_WARPS * WARP * MOE_FEW_REGISTERS + MOE_FEW_HELPERS * MOE_FEW_REGISTERS_HELPERS <= 65536, "SM");
+    static_assert(WARPS * WARP * MOE_FEW_REGISTERS + MOE_FEW_HELPERS * MOE_FEW_REGISTERS_HELPERS <= 65536, "an SM");
     block_state &state = *(block_state *)memory;
     char *columns = memory + MOE_FEW_STATE;
     product<UP> of(a);
