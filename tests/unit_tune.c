@@ -152,15 +152,15 @@ static void a_search_finds_a_models_problems(void **state)
     assert_int_equal(search(&found, &report, true), SOL_OK);
     assert_int_equal(found.count, 0);
     size_t listed = report.count;
-    bool up = false, gemm = false;
+    bool experts = false, gemm = false;
     for (size_t i = 0; i < report.count; i++) {
         const struct tune_result *r = &report.results[i];
         assert_int_equal(r->state, TUNE_LISTED);
         assert_true(r->candidates >= 2 && r->entry.ns == 0);
-        up = up || (r->entry.op == &op_moe_up && r->step_rows == 8 && r->calls == 2);
+        experts = experts || (r->entry.op == &op_moe && r->step_rows == 8 && r->calls == 2);
         gemm = gemm || (r->entry.op == &op_gemm && r->entry.problem.rows == 32);
     }
-    assert_true(up && gemm);
+    assert_true(experts && gemm);
     tune_report_free(&report);
     assert_int_equal(search(&found, &report, false), SOL_OK);
     assert_int_equal(report.count, listed);
