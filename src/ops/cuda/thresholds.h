@@ -25,9 +25,10 @@ enum {
      * those of many 2999; 32 rows 5047 and 5434. Six layers with q8_0: 16 rows 11326 and 10058, 24
      * rows 14703 and 14466, 32 rows 17983 and 18607. */
     FEW_ROWS_BEST = 16,
-    /* Rows an expert on average up to which moe_few_cuda, or moe_up_rows_cuda and
-     * moe_down_rows_cuda, are faster than moe_many_cuda. H200, 48 sequences (6 rows each): 9,757
-     * t/s, 9,184 with moe_many_cuda; 64: 11,048 and 11,093. */
+    /* Rows an expert on average up to which moe_up_rows_cuda and moe_down_rows_cuda are faster than
+     * moe_many_cuda. H200, 32 experts of 8 rows each: 179 us and 163; of 4 rows each theirs 130,
+     * and moe_few_cuda's 116. That one beside moe_many_cuda was not measured on one card: 48
+     * sequences (6 rows each) 9,757 t/s, and 9,086 on another. */
     FEW_ROWS_AN_EXPERT = 6,
     FEW_ROWS_AN_EXPERT_ELSE = 8, /* where that one does not run */
     /* And from which on moe_i8_cuda is faster than moe_many_cuda. H200, 32 experts: a prompt of
