@@ -26,8 +26,10 @@
 #include "generate/generate.h"
 #include "gpu/device.h"
 #include "infer/eagle.h"
+#include "ops/tuning_file.h"
 
 struct bench {
+    struct tuning tuning;
     struct model *model;
     struct engine *engine;
     struct token_list before, after;
@@ -154,8 +156,11 @@ static void open_bench(struct bench *b, int argc, char **argv)
 {
     struct engine_params p;
     struct model *builtin;
+    char note[TUNING_NOTE_MAX];
     engine_params_init(&p);
     if (strcmp(argv[1], "cuda") == 0) must(gpu_open(0, &p.chooser.device.gpu));
+    must(tuning_of(&p.chooser.device, &b->tuning, note));
+    p.chooser.tuning = &b->tuning;
     must(model_open(NULL, &builtin));
     read_tokens(builtin, argv[3], &b->before);
     b->own = strcmp(argv[4], "-") == 0;
@@ -276,6 +281,7 @@ int main(int argc, char **argv)
     model_close(b.model);
     token_list_free(&b.before);
     token_list_free(&b.after);
+    tuning_clear(&b.tuning);
     free(b.allowed);
     return 0;
 }

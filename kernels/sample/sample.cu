@@ -48,10 +48,23 @@ __device__ inline double warp_sum_f64(double value)
     return value;
 }
 
-/* Nothing else weighs anything beside the largest. */
-__device__ inline bool is_greedy(const sample_kernel_draw &draw, float max)
+/* A row's draw. `greedy`: the largest is taken, and weights, if they are wanted, are those of temperature 1. */
+struct row_draw : sample_kernel_draw {
+    bool greedy;
+};
+
+__device__ inline row_draw draw_of(const sample_kernel_args &a)
 {
-    return isinf(draw.inverse_temperature) || isinf(max);
+    row_draw draw{a.draws[blockIdx.y]};
+    draw.greedy = isinf(draw.inverse_temperature);
+    if (draw.greedy) draw.inverse_temperature = 1;
+    return draw;
+}
+
+/* An infinite logit leaves nothing to be weighed beside it. */
+__device__ inline bool is_weighed(const sample_kernel_args &a, const row_draw &draw, float max)
+{
+    return (!draw.greedy || a.probability) && !isinf(max);
 }
 
 /* Once in the code, which a step finds in no cache. */
@@ -89,7 +102,7 @@ KERNEL_OF(SAMPLE_THREADS, sample_pieces, sample_kernel_args)
     wait_for_input();
     let_next_start();
     const candidates c = candidates_of(a);
-    const sample_kernel_draw draw = a.draws[blockIdx.y];
+    const row_draw draw = draw_of(a);
     const uint32_t first = blockIdx.x * SAMPLE_PIECE + threadIdx.x;
     float values[SAMPLE_EACH], max = -INFINITY;
     int32_t id = 0x7fffffff;
@@ -100,7 +113,7 @@ KERNEL_OF(SAMPLE_THREADS, sample_pieces, sample_kernel_args)
         take_larger(max, id, values[n], (int32_t)(first + n * SAMPLE_THREADS));
     warp_argmax(max, id);
     double sum = 0;
-    if (!is_greedy(draw, max) && !(draw.min_p > 0))
+    if (is_weighed(a, draw, max) && !(draw.min_p > 0))
 #pragma unroll
         for (int n = 0; n < SAMPLE_EACH; n++) sum += weight_of(draw, max, values[n]);
     sum = warp_sum_f64(sum);
@@ -134,13 +147,13 @@ KERNEL_OF(SAMPLE_THREADS, sample_weigh, sample_kernel_args)
     __shared__ double sums[WARPS];
     wait_for_input();
     let_next_start();
-    const sample_kernel_draw draw = a.draws[blockIdx.y];
+    const row_draw draw = draw_of(a);
     sample_piece *pieces = a.partial + blockIdx.y * a.pieces;
     float max;
     int32_t id;
     if (!(draw.min_p > 0)) return;
     row_argmax(a, pieces, max, id);
-    if (is_greedy(draw, max)) return;
+    if (!is_weighed(a, draw, max)) return;
     const candidates c = candidates_of(a);
     const uint32_t first = blockIdx.x * SAMPLE_PIECE + threadIdx.x;
     double sum = 0;
@@ -253,18 +266,31 @@ __device__ inline int32_t find_id(const sample_kernel_args &a, const sample_kern
     return id;
 }
 
+/* What `id` weighs of all; in thread 0. */
+__device__ inline double share_of(const sample_kernel_args &a, const sample_kernel_draw &draw,
+                                  const sample_piece *pieces, float max, int32_t id)
+{
+    double mine = 0, total;
+    for (uint32_t i = threadIdx.x; i < a.pieces; i += SAMPLE_THREADS) mine += piece_weight(draw, pieces[i], max);
+    sum_before(mine, &total);
+    if (isinf(max)) return max > 0;
+    return weight_of(draw, max, a.logits[blockIdx.y * a.vocab + id]) / total;
+}
+
 KERNEL_OF(SAMPLE_THREADS, sample_draw, sample_kernel_args)
 {
     wait_for_input();
     let_next_start();
-    const sample_kernel_draw draw = a.draws[blockIdx.y];
+    const row_draw draw = draw_of(a);
     sample_piece *pieces = a.partial + blockIdx.y * a.pieces;
     float max;
     int32_t id;
     row_argmax(a, pieces, max, id);
     if (max == -INFINITY) id = -1;
-    if (!is_greedy(draw, max)) id = find_id(a, draw, max, find_piece(a, draw, pieces, max));
+    if (!draw.greedy && !isinf(max)) id = find_id(a, draw, max, find_piece(a, draw, pieces, max));
+    const double share = a.probability ? share_of(a, draw, pieces, max, id) : 0;
     if (threadIdx.x) return;
+    if (a.probability) a.probability[draw.place] = (float)share;
     a.token[draw.place] = id;
     if (a.next) a.next[blockIdx.y] = id < 0 ? 0 : id;
 }

@@ -32,7 +32,8 @@ struct sample_kernel_args {
     struct sample_piece *partial;           /* [n][pieces] */
     int32_t *token;                         /* by places */
     int32_t *next;                          /* NULL, or [n] the same with 0 instead of -1 */
+    float *probability;                     /* NULL, or of the tokens, by places */
 };
-SOL_STATIC_ASSERT(sizeof(struct sample_kernel_args) == 72, "host and device agree");
+SOL_STATIC_ASSERT(sizeof(struct sample_kernel_args) == 80, "host and device agree");
 
 #endif

@@ -216,7 +216,9 @@ struct sample_draw {
 /* sample: the weight of a token is exp((logit - largest) * inverse_temperature), that of NaN and of
  * banned ones 0; taken is the first at which the sum of weights exceeds uniform * total. The
  * largest itself (the lowest id of it) when the temperature is 0 or it is infinite; -1 when nothing
- * is left. A row with a list has what that allows instead of what is not banned. */
+ * is left. A row with a list has what that allows instead of what is not banned. The probability of
+ * what is taken is its share of the total, at temperature 0 that of temperature 1; of an infinite
+ * one 1, of nothing 0. */
 struct sample_args {
     int64_t n, vocab;
     struct matrix logits;            /* [n][vocab] */
@@ -226,6 +228,7 @@ struct sample_args {
     const struct sample_draw *draws; /* [n] */
     int32_t *token; /* in the order of places, which differ; memory of a GPU or of its host */
     int32_t *next;  /* [n] the same in the order of rows, 0 where that is -1; or NULL */
+    float *probability; /* of the token, in the order of places; or NULL */
 };
 
 /* pack_weights: a matrix as the kernels of a GPU want it (ops/cuda/pack_cuda.h), while a model is

@@ -46,8 +46,19 @@ static int32_t likeliest(const struct sample_args *a, int64_t row)
 static double weight_at(const struct sample_args *a, int64_t row, int64_t id, float max)
 {
     const struct sample_draw *draw = &a->draws[row];
-    double weight = exp(((double)logit_at(a, row, id) - max) * draw->inverse_temperature);
+    const double heat = isinf(draw->inverse_temperature) ? 1 : draw->inverse_temperature;
+    double weight = exp(((double)logit_at(a, row, id) - max) * heat);
     return weight >= draw->min_p ? weight : 0;
+}
+
+static double probability_of(const struct sample_args *a, int64_t row, int32_t token)
+{
+    if (token < 0) return 0;
+    const float max = logit_at(a, row, likeliest(a, row));
+    if (isinf(max)) return 1;
+    double total = 0;
+    for (int64_t id = 0; id < a->vocab; id++) total += weight_at(a, row, id, max);
+    return weight_at(a, row, token, max) / total;
 }
 
 static int32_t draw_token(const struct sample_args *a, int64_t row)
@@ -76,6 +87,8 @@ static void reference(const struct op_context *context, const void *args)
         const int32_t token = draw_token(a, row);
         a->token[a->draws[row].place] = token;
         if (a->next) a->next[row] = token < 0 ? 0 : token;
+        if (a->probability)
+            a->probability[a->draws[row].place] = (float)probability_of(a, row, token);
     }
 }
 
@@ -148,6 +161,7 @@ static bool make_case(struct case_maker *c, void *args)
     struct sample_args *a = args;
     make_problem(c, &(struct op_problem){.rows = n, .n = vocab}, a);
     if (c->index % 3) a->next = ARENA_NEW(c->arena, int32_t, n);
+    if (c->index % 3 != 1) a->probability = case_vector(c, n, 0);
     if (c->index % 2) a->banned = case_bits(c, (vocab + 31) / 32, 4);
     if (c->index > 0 && c->index < 5) case_lists(c, a);
     /* Ties are part of the contract. */
@@ -163,10 +177,15 @@ static int more_outputs(const void *args, struct op_output out[OP_OUTPUTS_MAX])
     const struct sample_args *a = args;
     out[0] = (struct op_output){offsetof(struct sample_args, token), (size_t)a->n * 4, false, 0,
                                 DTYPE_F32};
-    if (!a->next) return 1;
-    out[1] = out[0];
-    out[1].offset = offsetof(struct sample_args, next);
-    return 2;
+    int count = 1;
+    if (a->next) {
+        out[count] = out[0];
+        out[count++].offset = offsetof(struct sample_args, next);
+    }
+    if (a->probability)
+        out[count++] = (struct op_output){offsetof(struct sample_args, probability),
+                                          (size_t)a->n * sizeof(float), true, 1, DTYPE_F32};
+    return count;
 }
 
 static void problem(const void *args, struct op_problem *out)
@@ -181,6 +200,7 @@ const struct op op_sample = {
                "always",
     .args_size = sizeof(struct sample_args),
     .problem = problem,
+    .tolerance = {{1e-5f}},
     .cost = cost,
     .reference = reference,
     .make_case = make_case,

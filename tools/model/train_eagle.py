@@ -1,13 +1,17 @@
 #!/usr/bin/env python3
-"""An EAGLE-3 head for the built-in model, in PyTorch on a CPU, in three steps that each read what the one before wrote:
+"""An EAGLE-3 head for the built-in model, in PyTorch, in steps that each read what those before wrote:
 
-    train_eagle.py texts --sol SOL --gguf FILE --tokenizer tokenizer.json --books DIR --talk FILE.jsonl --out DIR [--count N]
-    train_eagle.py train --gguf FILE --out DIR [--head DIR] [--own] [--steps N]
+    train_eagle.py prompts --tokenizer tokenizer.json --books DIR --talk FILE.jsonl --out DIR [--count N] [--held-out]
+    train_eagle.py texts --gguf FILE --out DIR [--device cuda] [--temperature T]
+    train_eagle.py train --gguf FILE --out DIR [--device cuda] [--steps N]
+    train_eagle.py record --gguf FILE --head DIR --out DIR > RECORD
     train_eagle.py vectors --gguf FILE --tokenizer tokenizer.json --head DIR --text FILE --out FILE.json
 
-texts: what sol writes with the model behind pieces of books, as many pieces of books, and conversations (conversations.py),
-which the model knows nearly by heart; they come behind what OUT has already. The last tenth is held out. train: the head as it is published for gpt-oss, by training-time
-test (each step but the first is fed with what the one before made), and how many guesses are right on the held-out texts.
+prompts: pieces of books, four of five, and questions of conversations (conversations.py); --held-out: of the one book
+that is not trained on. texts: what the model writes behind each, at one of several temperatures. train: the head as it
+is published for gpt-oss, by training-time test (each step but the first is fed with what the one before made), and how
+many guesses are right on every twentieth text, which it is not trained on. record: for each token of the model's, how
+many guesses behind it are right, and how sure the head is of each, in percent (bench/speculation.c replays it).
 vectors: what a head makes of a text, for tests.
 
 EAGLE-3: https://arxiv.org/abs/2503.01840. The target's numbers are transformers' (tools/golden). Packages: requirements.txt,
@@ -16,10 +20,8 @@ torch, transformers, safetensors.
 import argparse
 import json
 import random
-import subprocess
 import sys
 import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -32,16 +34,19 @@ import check
 import make_golden as golden
 
 LENGTH, PROMPT = 256, 24  # tokens of a text, and of a book's piece before it
-GUESSES = 4
+GUESSES = 6
+WARM = 0, 0, 0.5, 0.8, 1  # temperatures
+TOGETHER = 2048  # texts that are written at a time
 SIZES = dict(heads=4, kv_heads=2, head_dim=64, inter=512, vocab=2048, theta=10000.0, eps=1e-5, layers=(0, 2, 4))
 
 
 class Target:
     """The model, and what a head sees of it: the stream behind three of its layers."""
 
-    def __init__(self, path):
+    def __init__(self, path, device):
         m = check.Model(path)
-        self.model = golden.transformers_model(golden.Config(n_tokens=1, positions=(0,), **m.fixed), m.weights)
+        self.device = device
+        self.model = golden.transformers_model(golden.Config(n_tokens=1, positions=(0,), **m.fixed), m.weights).to(device)
         for p in self.model.parameters():
             p.requires_grad_(False)
         self.embed = self.model.model.embed_tokens.weight
@@ -54,6 +59,23 @@ class Target:
         out = self.model(input_ids=ids, output_hidden_states=True, use_cache=False)
         return torch.cat([out.hidden_states[n + 1] for n in layers], -1), out.logits
 
+    @torch.no_grad()
+    def write(self, prompts, warm, ends):
+        """Behind prompts up to LENGTH tokens or an end, each at its temperature."""
+        longest = max(map(len, prompts))
+        rows = lambda pad, fill: torch.tensor([[pad] * (longest - len(p)) + fill(p) for p in prompts], device=self.device)
+        ids, real = rows(0, list), rows(0, lambda p: [1] * len(p))
+        heat = torch.tensor(warm, device=self.device).clamp(min=1e-4)[:, None]
+        out = self.model.generate(ids, attention_mask=real, do_sample=True, top_k=0, top_p=1.0, temperature=1.0, use_cache=True,
+                                  max_length=LENGTH, eos_token_id=ends, pad_token_id=ends[0],
+                                  logits_processor=[lambda _, scores: scores / heat]).tolist()
+        texts = []
+        for prompt, row in zip(prompts, out):
+            said = row[longest:]
+            end = next((i + 1 for i, t in enumerate(said) if t in ends), len(said))
+            texts.append({"ids": prompt + said[:end], "prompt": len(prompt)})
+        return texts
+
 
 # ---- the head ----
 
@@ -64,7 +86,7 @@ def rms(x, gain, eps):
 def rotate(x, positions, theta):
     """[batch][n][heads][d], in halves."""
     half = x.shape[-1] // 2
-    angle = positions[:, None].float() * theta ** (-torch.arange(half).float() / half)
+    angle = positions[:, None].float() * theta ** (-torch.arange(half, device=x.device).float() / half)
     cos, sin = angle.cos()[:, None], angle.sin()[:, None]
     a, b = x[..., :half], x[..., half:]
     return torch.cat([a * cos - b * sin, b * cos + a * sin], -1)
@@ -87,7 +109,7 @@ class Head(nn.Module):
         """Queries, keys and values of rows whose first stands at `position`."""
         s, (b, n, _) = self.s, x.shape
         both = torch.cat([rms(embeds, self.input_norm, s["eps"]), rms(x, self.hidden_norm, s["eps"])], -1)
-        at = position + torch.arange(n)
+        at = position + torch.arange(n, device=x.device)
         turned = lambda w, h: rotate(w(both).view(b, n, h, -1), at, s["theta"])
         return turned(self.q, s["heads"]), turned(self.k, s["kv_heads"]), self.v(both).view(b, n, s["kv_heads"], -1)
 
@@ -105,7 +127,7 @@ class Head(nn.Module):
         group = heads // s["kv_heads"]
         k, v = (t.repeat_interleave(group, 2) for t in first)
         scores = torch.einsum("bihd,bjhd->bhij", q, k) / d ** 0.5
-        scores = scores.masked_fill(torch.ones(n, n).triu(1).bool(), float("-inf"))
+        scores = scores.masked_fill(torch.ones(n, n, device=q.device).triu(1).bool(), float("-inf"))
         own = [torch.einsum("bihd,bihd->bhi", q, k.repeat_interleave(group, 2))[..., None] / d ** 0.5 for k, _ in later]
         weights = torch.cat([scores] + own, -1).softmax(-1)
         out = torch.einsum("bhij,bjhd->bihd", weights[..., :n], v)
@@ -138,7 +160,7 @@ class Head(nn.Module):
         from safetensors.torch import save_file
         s, folder, hidden = self.s, Path(folder), len(self.norm)
         folder.mkdir(parents=True, exist_ok=True)
-        bf16 = lambda t: t.detach().to(torch.bfloat16).contiguous()
+        bf16 = lambda t: t.detach().cpu().to(torch.bfloat16).contiguous()
         tensors = {f"{name}.weight": bf16(getattr(self, own).weight) for own, name in self.NAMES.items()}
         tensors |= {f"{name}.weight": bf16(getattr(self, own)) for own, name in self.NORMS.items()}
         known = torch.zeros(vocab, dtype=torch.bool)
@@ -170,62 +192,61 @@ class Head(nn.Module):
 
 # ---- texts ----
 
-def written(a, job):
-    """What the model goes on with behind a piece of a book."""
-    seed, prompt, warm = job
-    out = subprocess.run([a.sol, "run", "-m", a.gguf, "--tokens", ",".join(map(str, prompt)), "-n", str(LENGTH - PROMPT),
-                          "--temperature", str(warm), "--seed", str(seed), "-t", "1", "--json", "-q"],
-                         capture_output=True, check=True)
-    return {"ids": prompt + json.loads(out.stdout)["ids"], "prompt": PROMPT}
-
-
-def write_texts(a):
+def write_prompts(a):
     from tokenizers import Tokenizer
     tok, rng = Tokenizer.from_file(a.tokenizer), random.Random(a.seed)
     encode = lambda text: tok.encode(text, add_special_tokens=False).ids
     books = [encode(p.read_text(encoding="utf-8")) for p in sorted(Path(a.books).glob("*.txt"))
-             if p.stem != "frankenstein"]  # the held-out book
-    jobs, texts = [], []
-    for seed in range(a.seed * 100000, a.seed * 100000 + a.count):
+             if (p.stem == "frankenstein") == a.held_out]
+    prompts = []
+    for _ in range(a.count * 4 // 5):
         book = rng.choice(books)
-        at = rng.randrange(len(book) - LENGTH)
-        jobs.append((seed, book[at:at + PROMPT], rng.choice([0, 0.5, 0.8, 1])))
-        at = rng.randrange(len(book) - LENGTH)
-        texts.append({"ids": book[at:at + LENGTH], "prompt": LENGTH})  # nothing of it is the model's
+        at = rng.randrange(len(book) - PROMPT)
+        prompts.append(book[at:at + PROMPT])
+    lines = Path(a.talk).read_text(encoding="utf-8").splitlines()
     tok.encode_special_tokens = False
-    for line in rng.sample(Path(a.talk).read_text(encoding="utf-8").splitlines(), a.count):
-        asked, said = (encode(s["text"]) for s in json.loads(line)["segments"])
-        if len(asked) + len(said) <= LENGTH:
-            texts.append({"ids": asked + said, "prompt": len(asked)})
-    with ThreadPoolExecutor(2) as pool:
-        texts += pool.map(lambda job: written(a, job), jobs)
+    for line in rng.sample(lines, min(a.count // 5, len(lines))):
+        asked = encode(json.loads(line)["segments"][0]["text"])
+        if len(asked) <= LENGTH * 3 // 4:
+            prompts.append(asked)
+    Path(a.out).mkdir(parents=True, exist_ok=True)
+    ends = [tok.token_to_id(end) for end in ("<|return|>", "<|call|>", "<|endoftext|>")]
+    (Path(a.out) / "prompts.json").write_text(json.dumps({"ends": ends, "prompts": prompts}))
+
+
+def write_texts(a):
+    target, rng = Target(a.gguf, a.device), random.Random(a.seed)
+    torch.manual_seed(a.seed)
+    made = json.loads((Path(a.out) / "prompts.json").read_text())
+    prompts, texts, began = sorted(made["prompts"], key=len), [], time.time()  # of like length together
+    for at in range(0, len(prompts), TOGETHER):
+        some = prompts[at:at + TOGETHER]
+        warm = [rng.choice(WARM) if a.temperature is None else a.temperature for _ in some]
+        texts += target.write(some, [float(w) for w in warm], made["ends"])
+        print(f"{len(texts)} texts, {time.time() - began:.0f} s", flush=True)
     rng.shuffle(texts)
-    path = Path(a.out) / "texts.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    before = json.loads(path.read_text()) if path.exists() else []
-    known = {str(t["ids"]) for t in before}
-    path.write_text(json.dumps(before + [t for t in texts if str(t["ids"]) not in known]))
+    (Path(a.out) / "texts.json").write_text(json.dumps(texts))
 
 
 # ---- training ----
 
-def batch_of(texts):
+def batch_of(texts, device):
     """ids [n][longest], and which of them are text."""
     n = max(len(t["ids"]) for t in texts)
     ids, real = torch.zeros(len(texts), n, dtype=torch.long), torch.zeros(len(texts), n, dtype=torch.bool)
     for i, t in enumerate(texts):
         ids[i, :len(t["ids"])] = torch.tensor(t["ids"])
         real[i, :len(t["ids"])] = True
-    return ids, real
+    return ids.to(device), real.to(device)
 
 
 def losses(head, target, texts, own):
     """Cross entropy to the target's distribution over the head's words, of each step of a chain."""
-    ids, real = batch_of(texts)
+    ids, real = batch_of(texts, target.device)
     features, logits = target.features(ids, head.s["layers"])
     wanted, steps = logits[..., own], GUESSES
     n = ids.shape[1] - 1 - steps
-    with torch.autocast("cpu", torch.bfloat16):
+    with torch.autocast(target.device, torch.bfloat16):
         chain = head.chain(features[:, :n + steps], target.embed[ids[:, 1:]], steps)
     out = []
     for j, made in enumerate(chain):
@@ -240,7 +261,7 @@ def begin(target, counts):
     own = torch.from_numpy(np.sort(np.argsort(-counts, kind="stable")[:SIZES["vocab"]]).copy())
     head = Head(len(target.norm), SIZES)
     with torch.no_grad():
-        head.lm_head.weight.copy_(target.head[own])
+        head.lm_head.weight.copy_(target.head[own.to(target.device)])
         head.norm.copy_(target.norm)
         head.o.weight.zero_()
         head.down.weight.zero_()
@@ -249,18 +270,17 @@ def begin(target, counts):
 
 def train(a):
     torch.manual_seed(1)
-    target, texts = Target(a.gguf), json.loads((Path(a.out) / "texts.json").read_text())
-    if a.own:
-        texts = [t for t in texts if t["prompt"] < len(t["ids"])]
-    held = texts[-len(texts) // 10:]
-    texts = texts[:-len(held)]
+    torch.set_float32_matmul_precision("high")
+    target, texts = Target(a.gguf, a.device), json.loads((Path(a.out) / "texts.json").read_text())
+    held, texts = texts[::20], [t for i, t in enumerate(texts) if i % 20]
     vocab = len(target.embed)
     counts = np.bincount([i for t in texts for i in t["ids"]], minlength=vocab)
     if a.head:
         head, own = Head.load(a.head)
     else:
         head, own = begin(target, counts)
-    print(f"{len(texts)} texts, {counts.sum()} tokens, {counts[own].sum() / counts.sum():.4f} of them words of the head", flush=True)
+    head, own = head.to(a.device), own.to(a.device)
+    print(f"{len(texts)} texts, {counts.sum()} tokens, {counts[own.cpu()].sum() / counts.sum():.4f} of them words of the head", flush=True)
     inner = [p for n, p in head.named_parameters() if p.dim() == 2 and n != "lm_head.weight"]
     others = [p for n, p in head.named_parameters() if p.dim() == 1 or n == "lm_head.weight"]
     opts = [torch.optim.Muon(inner, lr=a.rate, weight_decay=0.01, momentum=0.95),
@@ -278,19 +298,20 @@ def train(a):
         nn.utils.clip_grad_norm_(head.parameters(), 1.0)
         for opt in opts:
             opt.step()
-        if step % 20 == 0 or step + 1 == a.steps:
+        if step % a.say == 0 or step + 1 == a.steps:
             print(f"{step}: {[round(l.item(), 3) for l in each]}, {time.time() - began:.0f} s", flush=True)
-        if step % 120 == 119 or step + 1 == a.steps:
-            head.save(a.out, own, vocab)
-            print(f"held out: {accepted(head, target, held, own):.3f} guesses right of {GUESSES}", flush=True)
+        if step % (6 * a.say) == 6 * a.say - 1 or step + 1 == a.steps:
+            head.save(a.out, own.cpu(), vocab)
+            print(f"held out, right of {GUESSES}: {accepted(head, target, held[:400], own)}", flush=True)
 
 
 @torch.no_grad()
 def accepted(head, target, texts, own):
-    """Of each start in the model's part of a text: how many guesses in a row are what the text goes on with."""
-    right, starts = 0, 0
+    """Of each start in the model's part of a text: how many guesses in a row are what the text goes on with; how many
+    first ones, first two, and so on."""
+    right, starts = [0] * GUESSES, 0
     for at in range(0, len(texts), 16):
-        ids, real = batch_of(texts[at:at + 16])
+        ids, real = batch_of(texts[at:at + 16], target.device)
         features, _ = target.features(ids, head.s["layers"])
         n = ids.shape[1] - 1 - GUESSES
         still = real[:, 1 + GUESSES:1 + GUESSES + n].clone()
@@ -299,8 +320,22 @@ def accepted(head, target, texts, own):
         starts += still.sum().item()
         for j, made in enumerate(head.chain(features[:, :n + GUESSES], target.embed[ids[:, 1:]], GUESSES)):
             still &= own[made.argmax(-1)] == ids[:, j + 2:j + 2 + n]
-            right += still.sum().item()
-    return right / starts
+            right[j] += still.sum().item()
+    return f"{sum(right) / starts:.3f} ({', '.join(f'{r / starts:.3f}' for r in right)})"
+
+
+@torch.no_grad()
+def write_record(a):
+    target, (head, own) = Target(a.gguf, "cpu"), Head.load(a.head)
+    for text in json.loads((Path(a.out) / "texts.json").read_text()):
+        ids = torch.tensor([text["ids"]])
+        features, _ = target.features(ids, head.s["layers"])
+        n = ids.shape[1] - 1 - GUESSES
+        chain = head.chain(features[:, :n + GUESSES], target.embed[ids[:, 1:]], GUESSES)
+        sure = torch.stack([made[0].softmax(-1).max(-1).values for made in chain], 1)
+        right = torch.stack([own[made[0].argmax(-1)] == ids[0, j + 2:j + 2 + n] for j, made in enumerate(chain)], 1)
+        for i in range(max(text["prompt"] - 2, 0), n):
+            print(int(right[i].long().cumprod(0).sum()), *(int(100 * p + 0.5) for p in sure[i].tolist()))
 
 
 # ---- vectors ----
@@ -309,7 +344,7 @@ def accepted(head, target, texts, own):
 def write_vectors(a):
     """A chain of guesses behind a text, each from the ones before it, with the first of its logits."""
     from tokenizers import Tokenizer
-    target, (head, own) = Target(a.gguf), Head.load(a.head)
+    target, (head, own) = Target(a.gguf, "cpu"), Head.load(a.head)
     ids = Tokenizer.from_file(a.tokenizer).encode(Path(a.text).read_text(encoding="utf-8"), add_special_tokens=False).ids
     out = []
     for n in (2, 30, 150):
@@ -326,23 +361,25 @@ def write_vectors(a):
 
 def main():
     p = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    p.add_argument("what", choices=["texts", "train", "vectors"])
-    p.add_argument("--gguf", required=True)
+    p.add_argument("what", choices=["prompts", "texts", "train", "record", "vectors"])
+    p.add_argument("--gguf")
     p.add_argument("--out", required=True)
-    p.add_argument("--sol")
     p.add_argument("--tokenizer")
     p.add_argument("--books")
     p.add_argument("--talk")
     p.add_argument("--head", help="train: to begin with")
-    p.add_argument("--own", action="store_true", help="train: without the pieces of books")
+    p.add_argument("--held-out", action="store_true")
+    p.add_argument("--temperature", type=float)
     p.add_argument("--text")
-    p.add_argument("--count", type=int, default=1500, help="texts of each kind")
-    p.add_argument("--seed", type=int, default=1, help="of the texts")
-    p.add_argument("--steps", type=int, default=600)
-    p.add_argument("--batch", type=int, default=16)
+    p.add_argument("--count", type=int, default=40000, help="prompts")
+    p.add_argument("--seed", type=int, default=1, help="of prompts and texts")
+    p.add_argument("--device", default="cpu")
+    p.add_argument("--steps", type=int, default=9000)
+    p.add_argument("--batch", type=int, default=128)
+    p.add_argument("--say", type=int, default=100, help="train: steps between two lines")
     p.add_argument("--rate", type=float, default=0.02, help="of Muon; AdamW's is a tenth")
     a = p.parse_args()
-    {"texts": write_texts, "train": train, "vectors": write_vectors}[a.what](a)
+    {"prompts": write_prompts, "texts": write_texts, "train": train, "record": write_record, "vectors": write_vectors}[a.what](a)
 
 
 if __name__ == "__main__":

@@ -30,6 +30,7 @@ static void run(const struct op_context *context, const void *args)
         .partial = context->workspace,
         .token = a->token,
         .next = a->next,
+        .probability = a->probability,
     };
     static const char *const kernels[] = {"sample_pieces", "sample_weigh", "sample_draw"};
     for (int i = 0; i < 3; i++)
