@@ -5,18 +5,20 @@
  *
  *     cc -O2 -D_GNU_SOURCE -Isrc -Iinclude -Ikernels bench/speculation.c build/libsol.a -ljansson \
  *        -lsqlite3 -lnettle -lm -ldl -lpthread -o speculation
- *     ./speculation cpu|cuda MODEL BEFORE AFTER TOKENS GUESSES ROUNDS [HEAD [record|replay FILE]]
+ *     ./speculation cpu|cuda MODEL BEFORE AFTER TOKENS GUESSES ROUNDS [HEAD [always] [FILE]]
  *
- * TOKENS: of AFTER, at most. HEAD: a folder with an EAGLE-3 head that guesses, instead of looking
- * up. record: writes how many guesses of each step were right. replay: the head is run for its
- * time, and of what it guesses so many are made right as FILE says, step after step, round and
- * round; so a model with random weights, and a head that knows nothing of it (bench/eagle_head.py),
- * take the time that a trained one takes where that many are right. With - for HEAD guesses cost
- * nothing. AFTER may be - too: what the model writes when it is not held to anything, the likeliest
- * token each time, so that tokens are drawn where they usually are, which on a GPU is there. Steps
- * of other sizes may then find another token likeliest, and guesses are wrong from there on. So
- * with replay the last ratio says what steps that take this long are worth with as many right as
- * FILE says. */
+ * TOKENS: of AFTER, at most. AFTER may be -: what the model writes when it is not held to anything,
+ * the likeliest token each time, so that tokens are drawn where they usually are, which on a GPU is
+ * there. Steps of other sizes may then find another token likeliest, and guesses are wrong from
+ * there on. HEAD: a folder with an EAGLE-3 head that guesses, instead of looking up; as many as are
+ * worth it, or always GUESSES.
+ *
+ * FILE: what was recorded of a trained head (tools/model/train_eagle.py record), for a model with
+ * random weights and a head that knows nothing of it (bench/eagle_head.py). A line a token of the
+ * text: how many guesses behind it are right, and how sure the head is of each, in percent. The
+ * head is run for its time and steps check its guesses, but how sure it is, and how many are right,
+ * is said by FILE; round and round. So what is decided, and what it takes, is as with the trained
+ * head; the ratio is of tokens as FILE counts them. With - for HEAD guesses cost nothing. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,31 +26,41 @@
 #include "base/clock.h"
 #include "generate/draft_source.h"
 #include "generate/generate.h"
+#include "generate/worth.h"
 #include "gpu/device.h"
 #include "infer/eagle.h"
 #include "ops/tuning_file.h"
 
+/* Of a token: guesses right behind it, and how sure the head is of each. */
+struct recorded {
+    int64_t right;
+    float sure[DRAFT_MOST];
+    int64_t n;
+};
+
 struct bench {
     struct tuning tuning;
     struct model *model;
-    struct engine *engine;
+    struct engine *plain, *engine; /* without a head, and with it */
     struct token_list before, after;
     int64_t tokens, guesses;
     uint32_t *allowed;
     bool own;                /* AFTER is the model's own text, once it has written it */
-    struct eagle_head *head; /* NULL: looked up */
+    bool always;             /* GUESSES each step */
+    struct eagle_head *head; /* NULL: looked up, or replayed at no cost */
     struct eagle *eagle;
-    FILE *record;
-    int *right; /* [n_right] to be replayed; NULL: none */
-    int64_t n_right;
+    struct recorded *record; /* [n_record]; NULL: none */
+    int64_t n_record;
 };
 
-/* What the head guesses, recorded or replaced. */
-struct observed {
+/* Guesses as recorded. */
+struct replayed {
     struct draft draft;
-    struct draft *inner; /* NULL: guesses that cost nothing */
     struct bench *bench;
-    int64_t at, step; /* of the newest token in AFTER */
+    struct worth worth;
+    int32_t newest;
+    int64_t at, made;        /* the next token of the record; guesses of this step */
+    int64_t *steps, *tokens; /* as recorded */
 };
 
 static void must(enum sol_status status)
@@ -69,87 +81,118 @@ static void read_tokens(const struct model *model, const char *path, struct toke
     must(tokenizer_encode(model->tokenizer, text, n, false, out));
 }
 
-static void read_right(struct bench *b, const char *path)
+static void read_record(struct bench *b, const char *path)
 {
+    enum { MOST = 1 << 16 };
     FILE *f = fopen(path, "r");
-    int right;
-    b->right = calloc(1 << 16, sizeof *b->right);
-    while (f && b->right && b->n_right < 1 << 16 && fscanf(f, "%d", &right) == 1)
-        b->right[b->n_right++] = right;
-    if (!b->n_right) fprintf(stderr, "no numbers in %s\n", path);
-    if (!b->n_right) exit(1);
+    char line[256];
+    b->record = calloc(MOST, sizeof *b->record);
+    while (f && b->record && b->n_record < MOST && fgets(line, sizeof line, f)) {
+        struct recorded *r = &b->record[b->n_record];
+        char *at = line;
+        r->right = strtoll(at, &at, 10);
+        for (; *at == ' ' && r->n < DRAFT_MOST; r->n++) r->sure[r->n] = strtof(at, &at) / 100;
+        if (r->n) b->n_record++;
+    }
+    if (!b->n_record) fprintf(stderr, "no record in %s\n", path);
+    if (!b->n_record) exit(1);
     fclose(f);
 }
 
-/* ---- a head, looked at ---- */
+/* ---- guesses as recorded ---- */
 
-static void observed_destroy(struct draft *d)
+static struct replayed *own(struct draft *d)
 {
-    draft_destroy(((struct observed *)d)->inner);
-    free(d);
+    return (struct replayed *)d;
 }
 
-static void observed_reset(struct draft *d)
+static void replayed_destroy(struct draft *d)
 {
-    struct observed *o = (struct observed *)d;
-    if (o->inner) draft_reset(o->inner);
+    free(own(d));
 }
 
-static void observed_add(struct draft *d, const int32_t *tokens, int64_t n)
+static void replayed_reset(struct draft *d)
 {
-    struct observed *o = (struct observed *)d;
-    if (o->inner) draft_add(o->inner, tokens, n);
-    o->at += n;
+    own(d)->made = 0;
 }
 
-/* The first that is to be wrong is the right one's neighbour. */
-static enum sol_status observed_guess(struct draft *d, int64_t most, int32_t *guesses, int64_t *n)
+static void replayed_add(struct draft *d, const int32_t *tokens, int64_t n)
 {
-    struct observed *o = (struct observed *)d;
-    const struct bench *b = o->bench;
-    *n = most < b->guesses ? most : b->guesses;
-    const enum sol_status status = o->inner ? draft_guess(o->inner, most, guesses, n) : SOL_OK;
-    if (status != SOL_OK || !b->right) return status;
-    const int64_t right = b->right[o->step++ % b->n_right];
-    for (int64_t i = 0; i < *n; i++) {
-        const int64_t behind = o->at - (int64_t)b->before.count + i;
-        guesses[i] = behind < (int64_t)b->after.count ? b->after.ids[behind] : 0;
-        if (i >= right) guesses[i] = (guesses[i] + 1) % (int32_t)b->model->config.vocab;
-    }
+    if (n) own(d)->newest = tokens[n - 1];
+}
+
+static enum sol_status replayed_make(struct replayed *r, int32_t *guesses)
+{
+    const int64_t at = r->made++;
+    struct eagle_guess guess = {.token = 0};
+    const uint64_t began = clock_ns();
+    if (r->bench->eagle)
+        SOL_TRY(eagle_guess(r->bench->eagle, at, at ? guesses[at - 1] : r->newest, &guess));
+    worth_took_guess(&r->worth, (double)(clock_ns() - began));
+    guesses[at] = guess.token < 0 ? 0 : guess.token;
     return SOL_OK;
 }
 
-static void observed_learn(struct draft *d, int64_t guessed, int64_t right)
+static const struct recorded *newest_record(const struct replayed *r)
 {
-    struct observed *o = (struct observed *)d;
-    (void)guessed;
-    if (o->bench->record) fprintf(o->bench->record, "%lld\n", (long long)right);
+    return &r->bench->record[r->at % r->bench->n_record];
 }
 
-static const struct draft_source observed_source = {observed_destroy, observed_reset, observed_add,
-                                                    observed_guess, observed_learn};
-
-static struct draft *observe(struct bench *b)
+static enum sol_status replayed_guess(struct draft *d, int64_t most, int32_t *guesses, int64_t *n)
 {
-    struct observed *o = calloc(1, sizeof *o);
-    if (!o) exit(1);
-    *o = (struct observed){.draft = {&observed_source}, .bench = b};
-    if (b->eagle) must(draft_create_eagle(b->eagle, b->guesses, &o->inner));
-    return &o->draft;
+    struct replayed *r = own(d);
+    const struct recorded *recorded = newest_record(r);
+    const bool always = r->bench->always;
+    if (most > r->bench->guesses) most = r->bench->guesses;
+    if (most > recorded->n) most = recorded->n;
+    r->made = 0;
+    bool more = worth_begin(&r->worth) || always;
+    while (more && r->made < most) {
+        SOL_TRY(replayed_make(r, guesses));
+        more = always || worth_another(&r->worth, recorded->sure, r->made);
+    }
+    *n = always ? r->made : worth_count(&r->worth, recorded->sure, r->made);
+    return SOL_OK;
+}
+
+static void replayed_learn(struct draft *d, const struct draft_step *step)
+{
+    struct replayed *r = own(d);
+    const struct recorded *recorded = newest_record(r);
+    const int64_t right = recorded->right < step->guessed ? recorded->right : step->guessed;
+    for (int64_t i = 0; i < step->guessed && i <= right; i++)
+        worth_learn(&r->worth, recorded->sure[i], i < right);
+    worth_took_step(&r->worth, 1 + step->guessed, r->made, step->ns, 1 + right);
+    r->at += 1 + right;
+    *r->tokens += 1 + right;
+    (*r->steps)++;
+}
+
+static const struct draft_source replayed_source = {replayed_destroy, replayed_reset, replayed_add,
+                                                    replayed_guess, replayed_learn};
+
+static struct draft *replay(struct bench *b, int64_t *steps, int64_t *tokens)
+{
+    struct replayed *r = calloc(1, sizeof *r);
+    if (!r) exit(1);
+    *r = (struct replayed){
+        .draft = {&replayed_source}, .bench = b, .steps = steps, .tokens = tokens};
+    worth_init(&r->worth);
+    return &r->draft;
 }
 
 /* ---- a round ---- */
 
 static void open_head(struct bench *b, int argc, char **argv, struct engine_params *params)
 {
+    int at = 9;
     if (argc < 9) return;
     if (strcmp(argv[8], "-") != 0) {
         must(eagle_head_open(argv[8], &b->model->config, &b->head));
         eagle_engine_params(params, b->head);
     }
-    if (argc < 11) return;
-    if (strcmp(argv[9], "replay") == 0) read_right(b, argv[10]);
-    if (strcmp(argv[9], "record") == 0) b->record = fopen(argv[10], "w");
+    if (argc > at && strcmp(argv[at], "always") == 0) b->always = at++;
+    if (argc > at) read_record(b, argv[at]);
 }
 
 static void open_bench(struct bench *b, int argc, char **argv)
@@ -170,6 +213,7 @@ static void open_bench(struct bench *b, int argc, char **argv)
     must(model_open(argv[2], &b->model));
     if (!b->own && b->tokens > (int64_t)b->after.count) b->tokens = (int64_t)b->after.count;
     p.context = ((int64_t)b->before.count + b->tokens + 127) / 128 * 128;
+    must(engine_create(b->model, &p, &b->plain));
     speculation_engine_params(&p, b->guesses);
     open_head(b, argc, argv, &p);
     must(engine_create(b->model, &p, &b->engine));
@@ -198,13 +242,13 @@ static void next(struct bench *b, struct generation *g, const float *logits)
     b->allowed[token / 32] = 0;
 }
 
-/* Tokens a second behind the first. */
+/* Seconds that it takes behind the first token. */
 static double write_text(struct bench *b, struct draft *draft, struct speculation_counts *counts)
 {
     struct sampler_params greedy;
     const float *logits;
     const int64_t n = (int64_t)b->before.count;
-    struct generation g = {.engine = b->engine,
+    struct generation g = {.engine = draft ? b->engine : b->plain,
                            .limit = b->tokens,
                            .context = engine_params_of(b->engine)->context,
                            .draft = draft};
@@ -212,45 +256,51 @@ static double write_text(struct bench *b, struct draft *draft, struct speculatio
     greedy.temperature = 0;
     must(sampler_create(&greedy, b->model->config.vocab, NULL, &g.sampler));
     if (!b->own) sampler_allow(g.sampler, b->allowed);
-    engine_reset(b->engine, 0);
-    must(generate_prefill(b->engine, 0, b->before.ids, n, 0, &logits));
+    engine_reset(g.engine, 0);
+    must(generate_prefill(g.engine, 0, b->before.ids, n, 0, &logits));
     next(b, &g, logits);
     const uint64_t began = clock_ns();
     while (!g.end) next(b, &g, NULL);
     const double seconds = (double)(clock_ns() - began) * 1e-9;
     *counts = g.speculation.counts;
     sampler_destroy(g.sampler);
-    return (double)(g.count - 1) / seconds;
+    return seconds;
 }
 
+/* Tokens a second, as recorded where there is a record. */
 static double write_guessed(struct bench *b, struct speculation_counts *counts)
 {
     struct draft *draft;
-    if (b->head || b->right)
-        draft = observe(b);
+    int64_t steps = 0, tokens = 0;
+    if (b->record)
+        draft = replay(b, &steps, &tokens);
+    else if (b->head)
+        must(draft_create_eagle(b->eagle, b->guesses, b->always, &draft));
     else
         must(draft_create(engine_params_of(b->engine)->context, b->guesses, &draft));
     draft_add(draft, b->before.ids, (int64_t)b->before.count);
-    const double rate = write_text(b, draft, counts);
+    const double seconds = write_text(b, draft, counts);
     draft_destroy(draft);
-    return rate;
+    if (b->record) counts->accepted = tokens - steps;
+    return (double)(b->record ? tokens : b->tokens - 1) / seconds;
 }
 
-/* Tokens of a step where as many guesses are right as was recorded. */
-static double replayed_tokens(const struct bench *b)
+static void print_round(double without, double with, const struct speculation_counts *c)
 {
-    int64_t sum = 0;
-    for (int64_t i = 0; i < b->n_right; i++)
-        sum += b->right[i] < b->guesses ? b->right[i] : b->guesses;
-    return 1 + (double)sum / (double)b->n_right;
+    const double steps = (double)c->steps, tokens = steps + (double)c->accepted;
+    printf("without %8.2f with %8.2f tokens/s, ratio %.3f; %lld steps, %lld of %lld right, %.2f "
+           "tokens and %.3f ms a step\n",
+           without, with, with / without, (long long)c->steps, (long long)c->accepted,
+           (long long)c->guessed, tokens / steps, 1e3 * tokens / steps / with);
+    fflush(stdout);
 }
 
 int main(int argc, char **argv)
 {
-    if (argc < 8 || argc == 10 || argc > 11) {
+    if (argc < 8 || argc > 11) {
         fprintf(stderr,
-                "usage: %s cpu|cuda MODEL BEFORE AFTER TOKENS GUESSES ROUNDS [HEAD "
-                "[record|replay FILE]]\n",
+                "usage: %s cpu|cuda MODEL BEFORE AFTER TOKENS GUESSES ROUNDS [HEAD [always] "
+                "[FILE]]\n",
                 argv[0]);
         return 2;
     }
@@ -259,25 +309,15 @@ int main(int argc, char **argv)
     open_bench(&b, argc, argv);
     write_text(&b, NULL, &counts);
     for (int64_t round = 0; round < atoll(argv[7]); round++) {
-        const double without = write_text(&b, NULL, &counts);
+        const double seconds = write_text(&b, NULL, &counts);
         const double with = write_guessed(&b, &counts);
-        printf("without %8.2f with %8.2f tokens/s, ratio %.3f; %lld tokens in %lld steps, %lld of "
-               "%lld right",
-               without, with, with / without, (long long)b.tokens, (long long)counts.steps,
-               (long long)counts.accepted, (long long)counts.guessed);
-        if (b.right) {
-            const double steps = with * (double)counts.steps / (double)(b.tokens - 1);
-            printf("; steps of %.2f ms, of %.2f tokens: ratio %.3f", 1e3 / steps,
-                   replayed_tokens(&b), replayed_tokens(&b) * steps / without);
-        }
-        printf("\n");
-        fflush(stdout);
+        print_round((double)(b.tokens - 1) / seconds, with, &counts);
     }
-    if (b.record) fclose(b.record);
-    free(b.right);
+    free(b.record);
     eagle_destroy(b.eagle);
     eagle_head_close(b.head);
     engine_destroy(b.engine);
+    engine_destroy(b.plain);
     model_close(b.model);
     token_list_free(&b.before);
     token_list_free(&b.after);

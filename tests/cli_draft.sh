@@ -68,7 +68,9 @@ head=$SOL_SOURCE_DIR/models/builtin-eagle3
 for i in 1 2 3; do echo "I saw the old man, who was then in the house of his father, and asked what he wished for. "; done >prose
 if [ -d "$head" ]; then
     right=0
-    source=(--draft-model "$head")
+    source=(--draft-model "$head") # as many as are worth it, which here may be none
+    same 4 -f prose -n 120 --greedy
+    source+=(--draft-always)
     same 4 -f prose -n 120 --greedy
     same 8 -f prose -n 120 --seed 3 --temperature 0.5
     same 2 -f prose -n 120 --seed 4 --temperature 1 --top-p 0.9 -b 16
@@ -78,13 +80,15 @@ if [ -d "$head" ]; then
     for text in 'How do I benchmark a model?' 'Who are you?'; do
         run 0 chat -p "$text" --exact --greedy --json -q
         said >alone
-        run 0 chat -p "$text" --exact --greedy --json -q --draft 4 --draft-model "$head"
+        run 0 chat -p "$text" --exact --greedy --json -q --draft 4 --draft-model "$head" --draft-always
         said >guessed
         cmp -s alone guessed || fail "a head's guesses change what is said"
         has out '"draft": \{"most": 4, "steps": [0-9]+, "guessed": [0-9]+, "accepted": [1-9]'
     done
     run 2 run -p Ha -n 4 --draft-model "$head"
     has err 'add --draft 4'
+    run 2 run -p Ha -n 4 --draft 4 --draft-always
+    has err 'is for guesses of a --draft-model'
     run 5 run -p Ha -n 4 --draft 4 --gpus 2 --draft-model "$head"
     has err 'leave --gpus out'
     run 5 run -m synth:tiny --tokens 1,2,3 -n 4 --draft 4 --draft-model "$head"
@@ -113,10 +117,10 @@ if [ -n "${SOL_EMULATED_GPU:-}" ]; then
     done
     if [ -d "$head" ]; then # which guesses the same there
         # shellcheck disable=SC2086
-        run 0 run $no --draft 3 --draft-model "$head"
+        run 0 run $no --draft 3 --draft-model "$head" --draft-always
         alone="$(ids) $(counts guessed) $(counts accepted)"
         # shellcheck disable=SC2086
-        on_gpu 1 $no --draft 3 --draft-model "$head"
+        on_gpu 1 $no --draft 3 --draft-model "$head" --draft-always
         is "a head on a GPU" "$(ids) $(counts guessed) $(counts accepted)" "$alone"
         hows=("--temperature 1.5 --top-k 50") # with random numbers of their turns
         [ "${SOL_TEST_WHOLE:-}" ] && hows+=("--temperature 1.5")
@@ -125,7 +129,7 @@ if [ -n "${SOL_EMULATED_GPU:-}" ]; then
             on_gpu 1 ${no/--greedy/$how} --seed 3
             alone=$(ids)
             # shellcheck disable=SC2086
-            on_gpu 1 ${no/--greedy/$how} --seed 3 --draft 3 --draft-model "$head"
+            on_gpu 1 ${no/--greedy/$how} --seed 3 --draft 3 --draft-model "$head" --draft-always
             is "ids on a GPU, $how" "$(ids)" "$alone"
             [ "$(counts guessed)" -gt 9 ] || fail "hardly a guess on a GPU, $how"
         done

@@ -38,6 +38,11 @@ static int64_t guess(struct draft *d, int64_t most, int32_t tokens[DRAFT_MOST])
     return n;
 }
 
+static void learn(struct draft *d, int64_t guessed, int64_t right)
+{
+    draft_learn(d, &(struct draft_step){.guessed = guessed, .right = right});
+}
+
 static void guesses(struct draft *d, int64_t most, const char *wanted)
 {
     int32_t tokens[DRAFT_MOST];
@@ -140,32 +145,32 @@ static void test_length(void **state)
     add(d, "\7\7\7\7\7");
     add(one, "\7\7\7\7\7");
     assert_int_equal(length_of(d), 4);
-    draft_learn(d, 4, 4);
+    learn(d, 4, 4);
     assert_int_equal(length_of(d), 8);
-    draft_learn(d, 8, 8);
+    learn(d, 8, 8);
     assert_int_equal(length_of(d), MOST);
-    draft_learn(d, 8, 2);
+    learn(d, 8, 2);
     assert_int_equal(length_of(d), 3);
-    draft_learn(d, 3, 0);
+    learn(d, 3, 0);
     assert_int_equal(length_of(d), 1);
-    draft_learn(d, 1, 0);
+    learn(d, 1, 0);
     int64_t before = rest_of(d);
     assert_int_equal(before, 8);
     for (int i = 0; i < 6; i++) { /* wrong again each time: longer rests, up to a bound */
-        while (length_of(d)) draft_learn(d, 1, 0);
+        while (length_of(d)) learn(d, 1, 0);
         const int64_t rest = rest_of(d);
         assert_true(rest >= before && rest <= 64);
         before = rest;
     }
     assert_int_equal(before, 64);
-    draft_learn(d, 2, 1); /* which is forgotten where one was right */
-    while (length_of(d)) draft_learn(d, 1, 0);
+    learn(d, 2, 1); /* which is forgotten where one was right */
+    while (length_of(d)) learn(d, 1, 0);
     assert_int_equal(rest_of(d), 8);
 
     assert_int_equal(length_of(one), 1);
-    draft_learn(one, 1, 1);
+    learn(one, 1, 1);
     assert_int_equal(length_of(one), 1);
-    draft_learn(one, 1, 0);
+    learn(one, 1, 0);
     assert_int_equal(rest_of(one), 8);
     assert_int_equal(length_of(one), 1);
     draft_destroy(d);

@@ -182,6 +182,7 @@ static void feed(struct engine *engine, const int32_t *tokens, int64_t n)
 
 struct guessed {
     int32_t tokens[GUESSES];
+    float sure[GUESSES];
     int64_t n;
     float logits[4096]; /* of the last */
 };
@@ -189,7 +190,13 @@ struct guessed {
 static void guess(struct pair *p, int32_t newest, struct guessed *out)
 {
     memset(out, 0, sizeof *out);
-    must(eagle_guess(p->eagle, newest, GUESSES, out->tokens, &out->n));
+    for (int64_t i = 0; i < GUESSES; i++) {
+        struct eagle_guess made;
+        must(eagle_guess(p->eagle, i, i ? out->tokens[i - 1] : newest, &made));
+        if (made.token < 0) break;
+        out->tokens[out->n++] = made.token;
+        out->sure[i] = made.sure;
+    }
     must(eagle_logits(p->eagle, out->logits));
 }
 
@@ -282,25 +289,34 @@ static void test_turns(void **state)
 
 /* ---- numbers ---- */
 
+/* The probability of the largest. */
+static double share(const float *logits, int64_t n)
+{
+    double top = -INFINITY, total = 0;
+    for (int64_t i = 0; i < n; i++) top = fmax(top, logits[i]);
+    for (int64_t i = 0; i < n; i++) total += exp(logits[i] - top);
+    return 1 / total;
+}
+
 static void check_vector(struct model *model, const struct eagle_head *head, const json_t *v)
 {
     const json_t *ids = json_object_get(v, "ids"), *logits = json_object_get(v, "logits");
     const json_t *wanted = json_object_get(v, "guesses");
     const int64_t n = (int64_t)json_array_size(ids);
-    int32_t text[TOKENS_MAX], got[GUESSES];
+    int32_t text[TOKENS_MAX];
+    struct eagle_guess got = {0};
     struct pair p = open_pair(model, head, 64);
     for (int64_t i = 0; i < n; i++)
         text[i] = (int32_t)json_integer_value(json_array_get(ids, (size_t)i));
     feed(p.engine, text, n - 1);
     for (int64_t k = 0; k < GUESSES; k++) {
         float made[4096];
-        int64_t count;
         double error = 0, size = 0;
         const json_t *row = json_array_get(logits, (size_t)k);
-        must(eagle_guess(p.eagle, text[n - 1], k + 1, got, &count));
+        must(eagle_guess(p.eagle, k, k ? got.token : text[n - 1], &got));
         must(eagle_logits(p.eagle, made));
-        assert_int_equal(count, k + 1);
-        assert_int_equal(got[k], json_integer_value(json_array_get(wanted, (size_t)k)));
+        assert_int_equal(got.token, json_integer_value(json_array_get(wanted, (size_t)k)));
+        assert_float_equal(got.sure, share(made, head->draft_vocab), 1e-5);
         for (size_t i = 0; i < json_array_size(row); i++) {
             const double want = json_number_value(json_array_get(row, i));
             error += (made[i] - want) * (made[i] - want);

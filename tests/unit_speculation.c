@@ -104,7 +104,7 @@ static struct draft *open_head(const struct wanted *w, struct engine *engine, st
 {
     struct draft *draft;
     must(eagle_create(engine, w->head, eagle));
-    must(draft_create_eagle(*eagle, w->most, &draft));
+    must(draft_create_eagle(*eagle, w->most, true, &draft));
     return draft;
 }
 

@@ -6,6 +6,8 @@ enum sol_status drafting_open(const struct draft_options *o, const struct model 
                               struct engine_params *params, struct drafting *out)
 {
     *out = (struct drafting){0};
+    if (!o->model && o->always)
+        return status_set(SOL_E_ARGUMENT, "--draft-always is for guesses of a --draft-model");
     if (!o->model) return SOL_OK;
     if (!o->most)
         return status_set(SOL_E_ARGUMENT,
@@ -24,7 +26,7 @@ enum sol_status drafting_start(const struct draft_options *o, struct engine *eng
     if (!o->most) return SOL_OK;
     if (!d->head) return draft_create(engine_params_of(engine)->context, o->most, &d->draft);
     SOL_TRY(eagle_create(engine, d->head, &d->eagle));
-    return draft_create_eagle(d->eagle, o->most, &d->draft);
+    return draft_create_eagle(d->eagle, o->most, o->always, &d->draft);
 }
 
 void drafting_close(struct drafting *d)

@@ -8,6 +8,7 @@
 struct draft_options {
     int64_t most;      /* guesses at a time; 0: none */
     const char *model; /* folder of a head; NULL: looked up */
+    bool always;       /* a head guesses so many each time */
 };
 
 #define DRAFT_OPTIONS(type, field)                                                                 \
@@ -15,7 +16,11 @@ struct draft_options {
         OPTION_ENTRY(STRING, 0, "draft-model", "DIR",                                              \
                      "let this EAGLE-3 head guess them, a folder with config.json and "            \
                      "safetensors that was trained for the model",                                 \
-                     offsetof(type, field.model), 0, 0)
+                     offsetof(type, field.model), 0, 0),                                           \
+        OPTION_ENTRY(FLAG, 0, "draft-always", NULL,                                                \
+                     "with --draft-model: N guesses each time, not as many as are worth their "    \
+                     "time",                                                                       \
+                     offsetof(type, field.always), 0, 0)
 
 struct drafting {
     struct eagle_head *head; /* NULL: none */

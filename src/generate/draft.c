@@ -29,7 +29,7 @@ enum sol_status draft_guess(struct draft *d, int64_t most, int32_t guesses[DRAFT
     return d->source->guess(d, most, guesses, n);
 }
 
-void draft_learn(struct draft *d, int64_t guessed, int64_t right)
+void draft_learn(struct draft *d, const struct draft_step *step)
 {
-    if (d->source->learn) d->source->learn(d, guessed, right);
+    if (d->source->learn) d->source->learn(d, step);
 }

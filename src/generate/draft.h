@@ -10,6 +10,7 @@
 #ifndef GENERATE_DRAFT_H
 #define GENERATE_DRAFT_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/status.h"
@@ -24,8 +25,10 @@ struct eagle;
 
 /* By looking up, for texts of up to `capacity` tokens, and 1 to DRAFT_MOST guesses at a time. */
 enum sol_status draft_create(int64_t capacity, int64_t most, struct draft **out);
-/* By a head that follows the engine's steps, and is the caller's. */
-enum sol_status draft_create_eagle(struct eagle *eagle, int64_t most, struct draft **out);
+/* By a head that follows the engine's steps, and is the caller's. As many as are worth their time
+ * (generate/worth.h), or always `most`. */
+enum sol_status draft_create_eagle(struct eagle *eagle, int64_t most, bool always,
+                                   struct draft **out);
 void draft_destroy(struct draft *draft); /* takes NULL */
 
 /* Another text begins, of which nothing is known. How many guesses are worth trying is as at the
@@ -38,11 +41,15 @@ void draft_add(struct draft *draft, const int32_t *tokens, int64_t n);
  * followed where the last tokens stood before: at the place with most of them, of several the last,
  * and DRAFT_KEY of them at least. Where it is so near that the text ends before the guesses do,
  * they repeat. None where these tokens are new, and for a while after guesses that were wrong. A
- * head always guesses, but where it does not know what the model found in the last token. */
+ * head guesses where that is worth its time, and knows what the model found in the last token. */
 enum sol_status draft_guess(struct draft *draft, int64_t most, int32_t guesses[DRAFT_MOST],
                             int64_t *n);
-/* How many of the guesses that draft_guess gave last were right. Looked up, the next ones are fewer
- * or more. */
-void draft_learn(struct draft *draft, int64_t guessed, int64_t right);
+/* What became of the guesses that draft_guess gave last, so that the next ones are fewer or more.
+ */
+struct draft_step {
+    int64_t guessed, right;
+    double ns; /* that the step took which checked them */
+};
+void draft_learn(struct draft *draft, const struct draft_step *step);
 
 #endif

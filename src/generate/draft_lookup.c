@@ -116,9 +116,11 @@ static enum sol_status guess(struct draft *draft, int64_t most, int32_t *guesses
     return SOL_OK;
 }
 
-static void learn(struct draft *draft, int64_t guessed, int64_t right)
+static void learn(struct draft *draft, const struct draft_step *step)
 {
     struct lookup *d = own(draft);
+    const int64_t guessed = step->guessed, right = step->right;
+    if (!guessed) return;
     if (right == guessed) d->length *= 2;
     if (right < guessed) d->length = right ? right + 1 : d->length / 2;
     if (d->length > d->most) d->length = d->most;

@@ -9,7 +9,8 @@ struct draft_source {
     void (*reset)(struct draft *draft);
     void (*add)(struct draft *draft, const int32_t *tokens, int64_t n);
     enum sol_status (*guess)(struct draft *draft, int64_t most, int32_t *guesses, int64_t *n);
-    void (*learn)(struct draft *draft, int64_t guessed, int64_t right); /* NULL: nothing */
+    /* Or NULL. */
+    void (*learn)(struct draft *draft, const struct draft_step *step);
 };
 
 struct draft {

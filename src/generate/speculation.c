@@ -4,6 +4,7 @@
 
 #include <assert.h>
 
+#include "base/clock.h"
 #include "base/interrupt.h"
 #include "base/rng.h"
 #include "infer/finite.h"
@@ -99,6 +100,12 @@ static enum sol_status token_of(const struct speculation *s, int64_t row, struct
     return *token < 0 ? finite_explain(model) : SOL_OK;
 }
 
+static void learn(const struct speculation *s, int64_t right)
+{
+    draft_learn(s->draft,
+                &(struct draft_step){.guessed = s->n_guesses, .right = right, .ns = s->step_ns});
+}
+
 /* From the next row, which then counts as computed, drawn or not. Where the token is not the guess,
  * what was computed behind it goes. */
 static enum sol_status draw(struct speculation *s, struct sampler *sampler, int32_t *token)
@@ -109,7 +116,7 @@ static enum sol_status draw(struct speculation *s, struct sampler *sampler, int3
         s->counts.accepted++;
         return SOL_OK;
     }
-    if (status == SOL_OK) draft_learn(s->draft, s->n_guesses, row);
+    if (status == SOL_OK) learn(s, row);
     const enum sol_status ended = speculation_end(s);
     return status == SOL_OK ? ended : status;
 }
@@ -133,10 +140,15 @@ enum sol_status speculation_next(struct speculation *s, int32_t newest, int64_t 
     SOL_TRY(guess(s, most));
     s->counts.guessed += s->n_guesses;
     s->counts.steps++;
+    const uint64_t began = clock_ns();
     if (!s->n_guesses) {
         const struct engine_row row = {.token = newest, .sequence = s->sequence, .output = true};
-        return engine_eval_token(s->engine, &row, sampler, most > 1 && !s->draft, token);
+        SOL_TRY(engine_eval_token(s->engine, &row, sampler, most > 1 && !s->draft, token));
+    } else {
+        SOL_TRY(evaluate(s, newest, sampler));
     }
-    SOL_TRY(evaluate(s, newest, sampler));
-    return draw(s, sampler, token);
+    s->step_ns = (double)(clock_ns() - began);
+    if (s->n_guesses) return draw(s, sampler, token);
+    if (s->draft) learn(s, 0);
+    return SOL_OK;
 }

@@ -25,6 +25,7 @@ struct speculation {
     int64_t n_guesses, next; /* of the last step; the row that is drawn from next; 0: none is */
     const float *logits;     /* its rows'; NULL: tokens were drawn on a GPU */
     int32_t tokens[DRAFT_MOST + 1];
+    double step_ns; /* that it took */
     struct speculation_counts counts;
 };
 

@@ -9,6 +9,7 @@
 #include "base/places.h"
 #include "gpu/device.h"
 #include "infer/eagle_private.h"
+#include "ops/cuda/pack_cuda.h"
 
 /* ---- memory ---- */
 
@@ -51,7 +52,7 @@ static void describe(const struct eagle *e, struct line lines[LINES])
         {AT(logits), (size_t)e->head->draft_vocab * f, OUTPUT, END},
         {AT(inv_freq), (size_t)c->head_dim / 2 * f, BEGIN, END},
         {AT(draw), sizeof(struct sample_draw), BEGIN, END},
-        {AT(guess), sizeof(int32_t), OUTPUT, END},
+        {AT(guess), sizeof(struct eagle_guess), OUTPUT, END},
         {AT(rows), 3 * (rows + 1) * sizeof(int32_t), BEGIN, END},
         {AT(kv.k), cache, BEGIN, END},
         {AT(kv.v), cache, BEGIN, END},
@@ -101,7 +102,7 @@ static enum sol_status take_memory(struct eagle *e)
                                  .capacity = (p->context + KV_BLOCK - 1) / KV_BLOCK * KV_BLOCK};
     e->size = point(e, plan_nowhere);
     const int64_t most = e->most_rows;
-    const size_t pinned = (size_t)(3 * (most + 1) + 1) * sizeof(int32_t);
+    const size_t pinned = (size_t)(3 * (most + 1)) * sizeof(int32_t) + sizeof(struct eagle_guess);
     if (e->gpu) {
         struct gpu_stream *stream = engine_context(e->engine)->stream;
         SOL_TRY(gpu_alloc(e->gpu, "draft head", e->size, &e->memory));
@@ -149,36 +150,95 @@ static size_t padded(size_t bytes)
     return (bytes + ALIGN - 1) / ALIGN * ALIGN;
 }
 
-static enum sol_status upload_one(struct eagle *e, const void **data, size_t bytes, size_t *at)
+/* Guesses take the time that their weights take to be read, and are checked: so in Q8_0, unless
+ * only exact kernels are asked for. */
+static struct tensor stored(const struct eagle *e, const struct tensor *t)
 {
-    void *to = (char *)e->uploaded + *at;
-    SOL_TRY(put(e, to, *data, bytes));
-    *data = to;
-    *at += padded(bytes);
+    struct tensor to = *t;
+    const bool whole = t->cols % dtype_info(DTYPE_Q8_0)->block == 0 && t != &e->weights.embed;
+    if (whole && engine_params_of(e->engine)->chooser.loosest > NUMERICS_EXACT)
+        to.dtype = DTYPE_Q8_0;
+    return to;
+}
+
+struct upload {
+    void *staging; /* on the GPU */
+    void *rows;    /* [UPLOAD_ROWS][cols] as they go there, and as numbers */
+    float *numbers;
+    size_t at; /* in e->uploaded */
+};
+enum { UPLOAD_ROWS = 16 * PACK_ROWS };
+
+static enum sol_status upload_rows(struct eagle *e, struct upload *up, const struct tensor *from,
+                                   const struct tensor *to, int64_t row)
+{
+    struct gpu_stream *stream = engine_context(e->engine)->stream;
+    const int64_t left = from->rows - row, n = left < UPLOAD_ROWS ? left : UPLOAD_ROWS;
+    const void *rows = tensor_row(from, 0, row);
+    if (from->dtype != to->dtype) {
+        dtype_info(from->dtype)->decode(rows, up->numbers, n * from->cols);
+        dtype_info(to->dtype)->encode(up->numbers, up->rows, n * to->cols);
+        rows = up->rows;
+    }
+    SOL_TRY(
+        tensor_pack_piece(stream, to, 0, row, n, rows, (char *)e->uploaded + up->at, up->staging));
+    return gpu_wait(stream);
+}
+
+static enum sol_status upload_matrix(struct eagle *e, struct upload *up, struct tensor *t)
+{
+    const struct tensor to = stored(e, t);
+    for (int64_t row = 0; row < t->rows; row += UPLOAD_ROWS)
+        SOL_TRY(upload_rows(e, up, t, &to, row));
+    *t = tensor_packed(&to, (char *)e->uploaded + up->at);
+    up->at += padded(tensor_packed_bytes(&to));
     return SOL_OK;
 }
 
-/* On a GPU a copy, as the formats of a head's files are read in rows. */
+static enum sol_status upload_weights(struct eagle *e, struct upload *up)
+{
+    struct tensor *t;
+    const float **gain;
+    const size_t norm = (size_t)e->head->layer.hidden * sizeof(float);
+    for (int i = 0; (t = eagle_head_tensor(&e->weights, i)); i++)
+        if (t->data) SOL_TRY(upload_matrix(e, up, t));
+    for (int i = 0; (gain = eagle_head_norm(&e->weights, i)); i++) {
+        void *to = (char *)e->uploaded + up->at;
+        SOL_TRY(put(e, to, *gain, norm));
+        *gain = to;
+        up->at += padded(norm);
+    }
+    return SOL_OK;
+}
+
+/* On a GPU a copy, in the layout that its kernels read. */
 static enum sol_status place_weights(struct eagle *e)
 {
     const size_t norm = (size_t)e->head->layer.hidden * sizeof(float);
     struct tensor *t;
-    const float **gain;
-    size_t at = 0;
+    struct upload up = {0};
+    int64_t longest = 0;
     e->weights = e->head->weights;
     if (!e->gpu) return SOL_OK;
-    for (int i = 0; (t = eagle_head_tensor(&e->weights, i)); i++)
-        if (t->data) e->uploaded_bytes += padded(tensor_bytes(t));
-    for (int i = 0; eagle_head_norm(&e->weights, i); i++) e->uploaded_bytes += padded(norm);
-    SOL_TRY(gpu_alloc(e->gpu, "draft head's weights", e->uploaded_bytes, &e->uploaded));
-    for (int i = 0; (t = eagle_head_tensor(&e->weights, i)); i++)
-        if (t->data) SOL_TRY(upload_one(e, &t->data, tensor_bytes(t), &at));
-    for (int i = 0; (gain = eagle_head_norm(&e->weights, i)); i++) {
-        const void *data = *gain;
-        SOL_TRY(upload_one(e, &data, norm, &at));
-        *gain = data;
+    for (int i = 0; (t = eagle_head_tensor(&e->weights, i)); i++) {
+        if (!t->data) continue;
+        const struct tensor to = stored(e, t);
+        e->uploaded_bytes += padded(tensor_packed_bytes(&to));
+        if (t->cols > longest) longest = t->cols;
     }
-    return SOL_OK;
+    for (int i = 0; eagle_head_norm(&e->weights, i); i++) e->uploaded_bytes += padded(norm);
+    const size_t piece = UPLOAD_ROWS * (size_t)longest * sizeof(float); /* no type takes more */
+    SOL_TRY(gpu_alloc(e->gpu, "draft head's weights", e->uploaded_bytes, &e->uploaded));
+    SOL_TRY(gpu_alloc(e->gpu, "staging of weights", piece, &up.staging));
+    up.rows = malloc(piece);
+    up.numbers = malloc(piece);
+    const enum sol_status status =
+        up.rows && up.numbers ? upload_weights(e, &up)
+                              : status_set(SOL_E_MEMORY, "no memory for a draft head's weights");
+    free(up.numbers);
+    free(up.rows);
+    gpu_free(e->gpu, up.staging);
+    return status;
 }
 
 /* ---- plans ---- */
@@ -278,38 +338,33 @@ static enum sol_status take_rows(void *arg, const struct batch *rows, const floa
 
 /* ---- guessing ---- */
 
-static enum sol_status guess_one(struct eagle *e, int32_t token, int64_t position, int32_t *out)
+static enum sol_status fetch_guess(const struct eagle *e, struct eagle_guess *out)
 {
     struct gpu_stream *stream = engine_context(e->engine)->stream;
-    const int32_t *guess = e->at.guess;
-    *e->one.host.token = token;
-    *e->one.host.position = (int32_t)position;
-    *e->one.host.sequence = 0;
-    SOL_TRY(send_rows(e, &e->one, 1));
-    SOL_TRY(run(e, e->guessing));
-    if (e->gpu) {
-        int32_t *there = (int32_t *)e->pinned + 3 * (e->most_rows + 1);
-        SOL_TRY(gpu_copy_out(stream, there, guess, sizeof *there));
-        SOL_TRY(gpu_wait(stream));
-        guess = there;
+    void *there = (int32_t *)e->pinned + 3 * (e->most_rows + 1);
+    if (!e->gpu) {
+        *out = *e->at.guess;
+        return SOL_OK;
     }
-    *out = *guess < 0 ? *guess : e->head->ids[*guess];
+    SOL_TRY(gpu_copy_out(stream, there, e->at.guess, sizeof *out));
+    SOL_TRY(gpu_wait(stream));
+    memcpy(out, there, sizeof *out);
     return SOL_OK;
 }
 
-enum sol_status eagle_guess(struct eagle *e, int32_t newest, int64_t most, int32_t *guesses,
-                            int64_t *n)
+enum sol_status eagle_guess(struct eagle *e, int64_t at, int32_t before, struct eagle_guess *out)
 {
     const int64_t last = engine_position(e->engine, 0) - 1;
-    *n = 0;
+    *out = (struct eagle_guess){.token = -1};
     if (!has_state(e, last)) return SOL_OK;
-    SOL_TRY(copy_state(e, e->at.x, state_of(e, last)));
-    for (int64_t i = 0; i < most; i++) {
-        int32_t guess;
-        SOL_TRY(guess_one(e, i ? guesses[i - 1] : newest, last + i, &guess));
-        if (guess < 0) return SOL_OK; /* not one logit is a number */
-        guesses[(*n)++] = guess;
-    }
+    if (at == 0) SOL_TRY(copy_state(e, e->at.x, state_of(e, last)));
+    *e->one.host.token = before;
+    *e->one.host.position = (int32_t)(last + at);
+    *e->one.host.sequence = 0;
+    SOL_TRY(send_rows(e, &e->one, 1));
+    SOL_TRY(run(e, e->guessing));
+    SOL_TRY(fetch_guess(e, out));
+    if (out->token >= 0) out->token = e->head->ids[out->token];
     return SOL_OK;
 }
 

@@ -25,11 +25,18 @@ enum sol_status eagle_create(struct engine *engine, const struct eagle_head *hea
                              struct eagle **out);
 void eagle_destroy(struct eagle *eagle); /* before the engine; takes NULL */
 
-/* Guesses what follows `newest`, which follows what the engine holds: `most` tokens, each the
- * likeliest behind those before it; *n may be less. Positions from that of `newest` to the last
- * guess's are within the engine's context. */
-enum sol_status eagle_guess(struct eagle *eagle, int32_t newest, int64_t most, int32_t *guesses,
-                            int64_t *n);
+struct eagle_guess {
+    int32_t token; /* -1: none */
+    float sure;    /* the probability that the head gives it */
+};
+
+/* Guess number `at` of those that follow the engine's text, the likeliest token behind `before`:
+ * behind the newest token, which follows what the engine holds (at 0), or behind guess number
+ * at - 1. None where the head does not know what the model found in the last token, and where not
+ * one logit is a number. The positions of `before` and of the guess are within the engine's
+ * context. */
+enum sol_status eagle_guess(struct eagle *eagle, int64_t at, int32_t before,
+                            struct eagle_guess *out);
 /* [draft_vocab] of the last guess, on the host; for tests. */
 enum sol_status eagle_logits(struct eagle *eagle, float *logits);
 

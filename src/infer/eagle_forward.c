@@ -114,8 +114,11 @@ void eagle_build_guess(struct plan *plan, const struct eagle *e)
 
     norm(plan, e, w->final_norm, x, ffn);
     product(plan, ffn, w->lm_head, logits);
-    plan_call(
-        plan, &op_sample,
-        &(struct sample_args){
-            .n = 1, .vocab = logits.cols, .logits = logits, .draws = b->draw, .token = b->guess});
+    plan_call(plan, &op_sample,
+              &(struct sample_args){.n = 1,
+                                    .vocab = logits.cols,
+                                    .logits = logits,
+                                    .draws = b->draw,
+                                    .token = &b->guess->token,
+                                    .probability = &b->guess->sure});
 }

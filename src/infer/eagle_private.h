@@ -19,8 +19,8 @@ struct eagle_buffers {
     float *logits; /* [1][draft_vocab] */
     float *inv_freq;
     struct sample_draw *draw;
-    int32_t *guess; /* in the draft vocabulary */
-    int32_t *rows;  /* [3][R] token, position, sequence; behind them those of a guess, [3][1] */
+    struct eagle_guess *guess; /* its token in the draft vocabulary */
+    int32_t *rows; /* [3][R] token, position, sequence; behind them those of a guess, [3][1] */
     struct kv_layer kv;
 };
 

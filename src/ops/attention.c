@@ -2,6 +2,7 @@
  * without. */
 #include <math.h>
 
+#include "ops/attention.h"
 #include "ops/cases.h"
 #include "ops/ops.h"
 
@@ -181,7 +182,7 @@ static void problem(const void *args, struct op_problem *out)
                                .k = a->kv.n_kv_heads,
                                .head_dim = a->kv.head_dim,
                                .window = a->window,
-                               .sequences = a->m <= 2 * a->kv.n_sequences ? 1 : 2};
+                               .sequences = attention_rows_apart(a) ? 1 : 2};
 }
 
 const struct op op_attention = {

@@ -169,7 +169,7 @@ struct op_problem {
     int64_t top_k;    /* rows for each token that are taken from one of its activations */
     int64_t head_dim;
     int64_t window;
-    int64_t sequences; /* 1: most rows may be of different ones; 2: one has many rows */
+    int64_t sequences; /* 1: few rows of each; 2: many of one */
     /* Of grouped products; 0 is what is usual. */
     int64_t results; /* fp16, bf16, float32 */
     int64_t scales;  /* enum scale_layout */

@@ -8,6 +8,7 @@
 #include "attention/attention_prefill_args.h"
 #include "gpu/kernel.h"
 #include "ops/args.h"
+#include "ops/attention.h"
 #include "ops/cuda/cache_cuda.h"
 #include "ops/cuda/few_rows_operands.h"
 #include "ops/op.h"
@@ -87,10 +88,10 @@ static bool suits(const void *args, const struct op_device *device, char why[OP_
 {
     const struct attention_args *a = args;
     (void)device;
-    bool single = a->m <= DECODE_ROWS && a->m <= 2 * a->kv.n_sequences;
+    bool single = a->m <= DECODE_ROWS && attention_rows_apart(a);
     if (single)
         snprintf(why, OP_REASON_MAX,
-                 "hardly more rows than sequences; it takes many of one together");
+                 "few rows of each sequence; it takes many of one together");
     return !single;
 }
 

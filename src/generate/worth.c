@@ -1,0 +1,124 @@
+#include "generate/worth.h"
+
+enum {
+    PRIOR = 4,      /* guesses that a bin begins with, as often right as the head is sure */
+    REST_FIRST = 8, /* as where guesses are looked up (draft_lookup.c) */
+    REST_MOST = 64,
+};
+
+static const double row_share =
+    0.1; /* of a step, for a row more, until it was seen: so it is tried */
+static const double slower = 0.125; /* of a time that is longer than before: it may be by chance */
+static const double lately = 0.98;  /* of what was written, kept a step */
+static const double gain_first = 0.3; /* so that some steps are tried */
+static const double gain_share = 0.1; /* of the newest step */
+
+static int bin_of(float sure)
+{
+    const int bin = sure > 0 ? (int)(sure * WORTH_BINS) : 0;
+    return bin < WORTH_BINS ? bin : WORTH_BINS - 1;
+}
+
+void worth_init(struct worth *w)
+{
+    *w = (struct worth){.rest = REST_FIRST, .gain = gain_first};
+    for (int i = 0; i < WORTH_BINS; i++) {
+        w->bins[i].tried = PRIOR;
+        w->bins[i].right = PRIOR * (i + 0.5) / WORTH_BINS;
+    }
+}
+
+/* ---- what is known ---- */
+
+static double step_ns(const struct worth *w, int64_t rows)
+{
+    int64_t known = rows;
+    while (known > 1 && !(w->steps[known].ns > 0)) known--;
+    return w->steps[known].ns + (double)(rows - known) * row_share * w->steps[1].ns;
+}
+
+static double tokens_in(const struct worth *w, double ns)
+{
+    return ns * w->tokens / w->ns;
+}
+
+static double chance(const struct worth *w, float sure)
+{
+    const int bin = bin_of(sure);
+    return w->bins[bin].right / w->bins[bin].tried;
+}
+
+/* ---- decisions ---- */
+
+bool worth_begin(struct worth *w)
+{
+    if (!(w->steps[1].ns > 0)) return false;
+    if (w->left) w->left--;
+    return !w->left;
+}
+
+/* The next guess is thought to be as good as the last. */
+bool worth_another(const struct worth *w, const float *sure, int64_t n)
+{
+    double all = chance(w, sure[n - 1]);
+    for (int64_t i = 0; i < n; i++) all *= chance(w, sure[i]);
+    const double more = step_ns(w, n + 2) - step_ns(w, n + 1) + w->guess.ns;
+    return all > tokens_in(w, more);
+}
+
+int64_t worth_count(const struct worth *w, const float *sure, int64_t n)
+{
+    double all = 1, expected = 0, best = 0;
+    int64_t count = 0;
+    for (int64_t i = 1; i <= n; i++) {
+        all *= chance(w, sure[i - 1]);
+        expected += all;
+        const double gain = expected - tokens_in(w, step_ns(w, i + 1) - step_ns(w, 1));
+        if (gain <= best) continue;
+        best = gain;
+        count = i;
+    }
+    return count;
+}
+
+/* ---- learning ---- */
+
+static void took(struct worth_time *t, double ns)
+{
+    if (!t->seen++) return;
+    t->ns = t->ns > 0 && ns > t->ns ? t->ns + (ns - t->ns) * slower : ns;
+}
+
+void worth_took_guess(struct worth *w, double ns)
+{
+    took(&w->guess, ns);
+}
+
+void worth_learn(struct worth *w, float sure, bool right)
+{
+    const int bin = bin_of(sure);
+    w->bins[bin].tried++;
+    w->bins[bin].right += right;
+}
+
+/* Steps that gained nothing were enough of a try: the next ones are without guesses. */
+static void judge(struct worth *w, double ns, int64_t tokens)
+{
+    const double gain = (double)tokens - ns / w->steps[1].ns;
+    w->gain += (gain - w->gain) * gain_share;
+    if (gain > 0) w->rest = REST_FIRST;
+    if (w->gain > 0) return;
+    w->gain = gain_first;
+    w->left = w->rest;
+    if (w->rest < REST_MOST) w->rest *= 2;
+}
+
+void worth_took_step(struct worth *w, int64_t rows, int64_t made, double ns, int64_t tokens)
+{
+    took(&w->steps[rows], ns);
+    if (!(w->steps[1].ns > 0)) return;
+    const double usual = step_ns(w, rows) + (double)made * w->guess.ns;
+    w->tokens = lately * w->tokens + (double)tokens;
+    w->ns = lately * w->ns + usual;
+    if (made) judge(w, usual, tokens);
+}

@@ -1,0 +1,20 @@
+/* What the variants of attention and the keys of its tuning share. */
+#ifndef OPS_ATTENTION_H
+#define OPS_ATTENTION_H
+
+#include <stdbool.h>
+
+#include "ops/args.h"
+
+/* Whether each row may read the cache for itself: hardly more rows than sequences, or so few of
+ * one, guesses that are checked, that the second cache holds what they read again. Else kernels
+ * that take many rows of a sequence together read less. */
+static inline bool attention_rows_apart(const struct attention_args *a)
+{
+    enum { FEW = 2, CHECKED = 17, POSITIONS = 1 << 16 };
+    const int64_t sequences = a->kv.n_sequences;
+    return a->m <= FEW * sequences ||
+           (a->m <= CHECKED && a->m * a->kv.capacity <= POSITIONS * sequences);
+}
+
+#endif
