@@ -59,6 +59,7 @@ struct replayed {
     struct bench *bench;
     struct worth worth;
     int32_t newest;
+    int64_t written;         /* tokens, those of BEFORE too */
     int64_t at, made;        /* the next token of the record; guesses of this step */
     int64_t *steps, *tokens; /* as recorded */
 };
@@ -119,6 +120,17 @@ static void replayed_reset(struct draft *d)
 static void replayed_add(struct draft *d, const int32_t *tokens, int64_t n)
 {
     if (n) own(d)->newest = tokens[n - 1];
+    own(d)->written += n;
+}
+
+/* Neighbours of the text's own tokens: wrong, and each with experts of its own, as tokens of a text
+ * have in a model with random weights. A head of random numbers guesses few different ones. */
+static int32_t wrong_token(const struct replayed *r, int64_t at)
+{
+    const struct bench *b = r->bench;
+    const int64_t next = r->written - (int64_t)b->before.count + at;
+    const int32_t token = next < (int64_t)b->after.count ? b->after.ids[next] : 0;
+    return (token + 1) % (int32_t)b->model->config.vocab;
 }
 
 static enum sol_status replayed_make(struct replayed *r, int32_t *guesses)
@@ -129,7 +141,7 @@ static enum sol_status replayed_make(struct replayed *r, int32_t *guesses)
     if (r->bench->eagle)
         SOL_TRY(eagle_guess(r->bench->eagle, at, at ? guesses[at - 1] : r->newest, &guess));
     worth_took_guess(&r->worth, (double)(clock_ns() - began));
-    guesses[at] = guess.token < 0 ? 0 : guess.token;
+    guesses[at] = wrong_token(r, at);
     return SOL_OK;
 }
 

@@ -1,15 +1,17 @@
 #include "generate/worth.h"
 
 enum {
-    PRIOR = 4,      /* guesses that a bin begins with, as often right as the head is sure */
+    MAKING = 2, /* the first steps of a size make a plan, then its graph: their times say nothing */
+    PRIOR = 4,  /* guesses that a bin begins with, as often right as the head is sure */
     REST_FIRST = 8, /* as where guesses are looked up (draft_lookup.c) */
     REST_MOST = 64,
 };
 
 static const double row_share =
-    0.1; /* of a step, for a row more, until it was seen: so it is tried */
-static const double slower = 0.125; /* of a time that is longer than before: it may be by chance */
-static const double lately = 0.98;  /* of what was written, kept a step */
+    0.1; /* of a step, for a row more, until it is known: so it is tried */
+static const double newest = 0.125;   /* of a time, what the last one counts */
+static const double held_up = 2;      /* what takes so much longer was held up by something else */
+static const double lately = 0.98;    /* of what was written, kept a step */
 static const double gain_first = 0.3; /* so that some steps are tried */
 static const double gain_share = 0.1; /* of the newest step */
 
@@ -85,8 +87,9 @@ int64_t worth_count(const struct worth *w, const float *sure, int64_t n)
 
 static void took(struct worth_time *t, double ns)
 {
-    if (!t->seen++) return;
-    t->ns = t->ns > 0 && ns > t->ns ? t->ns + (ns - t->ns) * slower : ns;
+    if (++t->seen <= MAKING) return;
+    if (!(t->ns > 0)) t->ns = ns;
+    if (ns < held_up * t->ns) t->ns += (ns - t->ns) * newest;
 }
 
 void worth_took_guess(struct worth *w, double ns)

@@ -12,7 +12,6 @@
 
 enum { WORTH_BINS = 10 };
 
-/* The first one makes a plan, and does not count. */
 struct worth_time {
     double ns; /* 0: not known yet */
     int64_t seen;

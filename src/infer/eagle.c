@@ -9,7 +9,6 @@
 #include "base/places.h"
 #include "gpu/device.h"
 #include "infer/eagle_private.h"
-#include "ops/cuda/pack_cuda.h"
 
 /* ---- memory ---- */
 
@@ -42,16 +41,16 @@ static void describe(const struct eagle *e, struct line lines[LINES])
         {AT(both), 2 * rows * hidden, NORM, PROJECT},
         {AT(k), rows * kv, PROJECT, PROJECT},
         {AT(v), rows * kv, PROJECT, PROJECT},
-        {AT(q), q, PROJECT, MIX},
+        {AT(qkv), q + 2 * kv, PROJECT, MIX},
         {AT(attn), q, MIX, MIX},
         {AT(x), hidden, BEGIN, END},
         {AT(out), hidden, MIX, MLP},
         {AT(ffn), hidden, MLP, OUTPUT},
-        {AT(gate), inter, MLP, MLP},
-        {AT(up), inter, MLP, MLP},
+        {AT(gate), 2 * inter, MLP, MLP},
         {AT(logits), (size_t)e->head->draft_vocab * f, OUTPUT, END},
         {AT(inv_freq), (size_t)c->head_dim / 2 * f, BEGIN, END},
         {AT(draw), sizeof(struct sample_draw), BEGIN, END},
+        {AT(first), sizeof(int32_t), BEGIN, END},
         {AT(guess), sizeof(struct eagle_guess), OUTPUT, END},
         {AT(rows), 3 * (rows + 1) * sizeof(int32_t), BEGIN, END},
         {AT(kv.k), cache, BEGIN, END},
@@ -115,19 +114,9 @@ static enum sol_status take_memory(struct eagle *e)
     int32_t *rows = e->at.rows, *host = e->gpu ? e->pinned : rows;
     point_rows(&e->step, rows, host, most);
     point_rows(&e->one, rows + 3 * most, host + 3 * most, 1);
+    if (e->gpu) e->at.guess = (struct eagle_guess *)(void *)(host + 3 * (most + 1));
+    e->one.batch.output_rows = e->at.first;
     return SOL_OK;
-}
-
-/* Once, so that waiting does no harm: `from` may be gone behind it. */
-static enum sol_status put(const struct eagle *e, void *to, const void *from, size_t bytes)
-{
-    struct gpu_stream *stream = engine_context(e->engine)->stream;
-    if (!e->gpu) {
-        memcpy(to, from, bytes);
-        return SOL_OK;
-    }
-    SOL_TRY(gpu_copy_in(stream, to, from, bytes));
-    return gpu_wait(stream);
 }
 
 static enum sol_status set_constants(struct eagle *e)
@@ -139,106 +128,8 @@ static enum sol_status set_constants(struct eagle *e)
     float inv_freq[MOST];
     for (int64_t i = 0; i < half; i++)
         inv_freq[i] = (float)pow((double)c->rope_theta, -(double)i / (double)half);
-    SOL_TRY(put(e, e->at.inv_freq, inv_freq, (size_t)half * sizeof *inv_freq));
-    return put(e, e->at.draw, &likeliest, sizeof likeliest);
-}
-
-/* ---- weights ---- */
-
-static size_t padded(size_t bytes)
-{
-    return (bytes + ALIGN - 1) / ALIGN * ALIGN;
-}
-
-/* Guesses take the time that their weights take to be read, and are checked: so in Q8_0, unless
- * only exact kernels are asked for. */
-static struct tensor stored(const struct eagle *e, const struct tensor *t)
-{
-    struct tensor to = *t;
-    const bool whole = t->cols % dtype_info(DTYPE_Q8_0)->block == 0 && t != &e->weights.embed;
-    if (whole && engine_params_of(e->engine)->chooser.loosest > NUMERICS_EXACT)
-        to.dtype = DTYPE_Q8_0;
-    return to;
-}
-
-struct upload {
-    void *staging; /* on the GPU */
-    void *rows;    /* [UPLOAD_ROWS][cols] as they go there, and as numbers */
-    float *numbers;
-    size_t at; /* in e->uploaded */
-};
-enum { UPLOAD_ROWS = 16 * PACK_ROWS };
-
-static enum sol_status upload_rows(struct eagle *e, struct upload *up, const struct tensor *from,
-                                   const struct tensor *to, int64_t row)
-{
-    struct gpu_stream *stream = engine_context(e->engine)->stream;
-    const int64_t left = from->rows - row, n = left < UPLOAD_ROWS ? left : UPLOAD_ROWS;
-    const void *rows = tensor_row(from, 0, row);
-    if (from->dtype != to->dtype) {
-        dtype_info(from->dtype)->decode(rows, up->numbers, n * from->cols);
-        dtype_info(to->dtype)->encode(up->numbers, up->rows, n * to->cols);
-        rows = up->rows;
-    }
-    SOL_TRY(
-        tensor_pack_piece(stream, to, 0, row, n, rows, (char *)e->uploaded + up->at, up->staging));
-    return gpu_wait(stream);
-}
-
-static enum sol_status upload_matrix(struct eagle *e, struct upload *up, struct tensor *t)
-{
-    const struct tensor to = stored(e, t);
-    for (int64_t row = 0; row < t->rows; row += UPLOAD_ROWS)
-        SOL_TRY(upload_rows(e, up, t, &to, row));
-    *t = tensor_packed(&to, (char *)e->uploaded + up->at);
-    up->at += padded(tensor_packed_bytes(&to));
-    return SOL_OK;
-}
-
-static enum sol_status upload_weights(struct eagle *e, struct upload *up)
-{
-    struct tensor *t;
-    const float **gain;
-    const size_t norm = (size_t)e->head->layer.hidden * sizeof(float);
-    for (int i = 0; (t = eagle_head_tensor(&e->weights, i)); i++)
-        if (t->data) SOL_TRY(upload_matrix(e, up, t));
-    for (int i = 0; (gain = eagle_head_norm(&e->weights, i)); i++) {
-        void *to = (char *)e->uploaded + up->at;
-        SOL_TRY(put(e, to, *gain, norm));
-        *gain = to;
-        up->at += padded(norm);
-    }
-    return SOL_OK;
-}
-
-/* On a GPU a copy, in the layout that its kernels read. */
-static enum sol_status place_weights(struct eagle *e)
-{
-    const size_t norm = (size_t)e->head->layer.hidden * sizeof(float);
-    struct tensor *t;
-    struct upload up = {0};
-    int64_t longest = 0;
-    e->weights = e->head->weights;
-    if (!e->gpu) return SOL_OK;
-    for (int i = 0; (t = eagle_head_tensor(&e->weights, i)); i++) {
-        if (!t->data) continue;
-        const struct tensor to = stored(e, t);
-        e->uploaded_bytes += padded(tensor_packed_bytes(&to));
-        if (t->cols > longest) longest = t->cols;
-    }
-    for (int i = 0; eagle_head_norm(&e->weights, i); i++) e->uploaded_bytes += padded(norm);
-    const size_t piece = UPLOAD_ROWS * (size_t)longest * sizeof(float); /* no type takes more */
-    SOL_TRY(gpu_alloc(e->gpu, "draft head's weights", e->uploaded_bytes, &e->uploaded));
-    SOL_TRY(gpu_alloc(e->gpu, "staging of weights", piece, &up.staging));
-    up.rows = malloc(piece);
-    up.numbers = malloc(piece);
-    const enum sol_status status =
-        up.rows && up.numbers ? upload_weights(e, &up)
-                              : status_set(SOL_E_MEMORY, "no memory for a draft head's weights");
-    free(up.numbers);
-    free(up.rows);
-    gpu_free(e->gpu, up.staging);
-    return status;
+    SOL_TRY(eagle_put(e, e->at.inv_freq, inv_freq, (size_t)half * sizeof *inv_freq));
+    return eagle_put(e, e->at.draw, &likeliest, sizeof likeliest);
 }
 
 /* ---- plans ---- */
@@ -338,20 +229,6 @@ static enum sol_status take_rows(void *arg, const struct batch *rows, const floa
 
 /* ---- guessing ---- */
 
-static enum sol_status fetch_guess(const struct eagle *e, struct eagle_guess *out)
-{
-    struct gpu_stream *stream = engine_context(e->engine)->stream;
-    void *there = (int32_t *)e->pinned + 3 * (e->most_rows + 1);
-    if (!e->gpu) {
-        *out = *e->at.guess;
-        return SOL_OK;
-    }
-    SOL_TRY(gpu_copy_out(stream, there, e->at.guess, sizeof *out));
-    SOL_TRY(gpu_wait(stream));
-    memcpy(out, there, sizeof *out);
-    return SOL_OK;
-}
-
 enum sol_status eagle_guess(struct eagle *e, int64_t at, int32_t before, struct eagle_guess *out)
 {
     const int64_t last = engine_position(e->engine, 0) - 1;
@@ -363,7 +240,8 @@ enum sol_status eagle_guess(struct eagle *e, int64_t at, int32_t before, struct 
     *e->one.host.sequence = 0;
     SOL_TRY(send_rows(e, &e->one, 1));
     SOL_TRY(run(e, e->guessing));
-    SOL_TRY(fetch_guess(e, out));
+    if (e->gpu) SOL_TRY(gpu_wait(engine_context(e->engine)->stream));
+    *out = *e->at.guess;
     if (out->token >= 0) out->token = e->head->ids[out->token];
     return SOL_OK;
 }
@@ -406,7 +284,7 @@ static enum sol_status create(struct eagle *e)
     e->target_hidden = target->config.hidden;
     SOL_TRY(take_memory(e));
     SOL_TRY(set_constants(e));
-    SOL_TRY(place_weights(e));
+    SOL_TRY(eagle_place_weights(e));
     e->embed = e->weights.embed.data ? e->weights.embed : target->embed;
     SOL_TRY(make_plan(e, NULL, 0, false, &e->guessing));
     engine_set_features(e->engine, take_rows, e);

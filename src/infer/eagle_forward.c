@@ -42,32 +42,39 @@ static void rotate(struct plan *plan, const struct eagle *e, const struct batch 
                                   .x = x});
 }
 
-static void add(struct plan *plan, struct matrix y, struct matrix x)
+static void write_cache(struct plan *plan, const struct eagle *e, const struct batch *batch,
+                        struct matrix k, struct matrix v)
 {
-    plan_call(plan, &op_add, &(struct add_args){.m = x.rows, .n = x.cols, .y = y, .x = x});
+    plan_call(plan, &op_kv_write,
+              &(struct kv_write_args){.m = k.rows, .batch = batch, .k = k, .v = v, .kv = e->at.kv});
 }
 
-/* From tokens, and states x, to the cache. Returns what queries are made of. */
-static struct matrix write_keys(struct plan *plan, const struct eagle *e, const struct batch *batch,
-                                struct matrix x)
+/* Of tokens, beside states x: from the columns of embeddings on, and behind them. */
+static void embed(struct plan *plan, const struct eagle *e, const struct batch *batch,
+                  struct matrix x, struct matrix embeds_normed, struct matrix x_normed)
+{
+    const struct matrix embeds = matrix_f32(e->at.embeds, x.rows, x.cols);
+    plan_call(plan, &op_embed,
+              &(struct embed_args){.m = x.rows, .batch = batch, .table = e->embed, .x = embeds});
+    norm(plan, e, e->weights.embed_norm, embeds, embeds_normed);
+    norm(plan, e, e->weights.hidden_norm, x, x_normed);
+}
+
+/* From tokens, and states x, to the cache. */
+static void write_keys(struct plan *plan, const struct eagle *e, struct matrix x)
 {
     const struct model_config *c = &e->head->layer;
-    const struct eagle_weights *w = &e->weights;
+    const struct batch *batch = &e->step.batch;
     const int64_t m = x.rows, width = c->n_kv_heads * c->head_dim;
-    const struct matrix embeds = matrix_f32(e->at.embeds, m, c->hidden);
     const struct matrix both = matrix_f32(e->at.both, m, 2 * c->hidden);
     const struct matrix k = matrix_f32(e->at.k, m, width), v = matrix_f32(e->at.v, m, width);
-    plan_call(plan, &op_embed,
-              &(struct embed_args){.m = m, .batch = batch, .table = e->embed, .x = embeds});
-    norm(plan, e, w->embed_norm, embeds, matrix_f32(e->at.normed, m, c->hidden));
-    norm(plan, e, w->hidden_norm, x, matrix_f32(e->at.normed + m * c->hidden, m, c->hidden));
+    embed(plan, e, batch, x, matrix_f32(e->at.normed, m, c->hidden),
+          matrix_f32(e->at.normed + m * c->hidden, m, c->hidden));
     join(plan, e->at.normed, 2, both);
-    product(plan, both, w->wk, k);
-    product(plan, both, w->wv, v);
+    product(plan, both, e->weights.wk, k);
+    product(plan, both, e->weights.wv, v);
     rotate(plan, e, batch, c->n_kv_heads, k);
-    plan_call(plan, &op_kv_write,
-              &(struct kv_write_args){.m = m, .batch = batch, .k = k, .v = v, .kv = e->at.kv});
-    return both;
+    write_cache(plan, e, batch, k, v);
 }
 
 void eagle_build_rows(struct plan *plan, const struct eagle *e, const float *features, int64_t rows,
@@ -78,42 +85,93 @@ void eagle_build_rows(struct plan *plan, const struct eagle *e, const float *fea
     join(plan, features, EAGLE_FEATURES, joined);
     product(plan, joined, e->weights.fc, matrix_f32(e->at.states + hidden, rows, hidden));
     if (rows + carried > 1)
-        write_keys(plan, e, &e->step.batch,
+        write_keys(plan, e,
                    matrix_f32(e->at.states + (carried ? 0 : hidden), rows - 1 + carried, hidden));
+}
+
+/* ---- a guess: one row, so what stands side by side is one run of numbers ---- */
+
+/* Products with the same row, by one matrix where they are in one. */
+static void products(struct plan *plan, struct matrix a, struct tensor all,
+                     const struct tensor *parts, int n, float *c)
+{
+    if (all.data) {
+        product(plan, a, all, matrix_f32(c, 1, all.rows));
+        return;
+    }
+    for (int i = 0; i < n; c += parts[i++].rows)
+        product(plan, a, parts[i], matrix_f32(c, 1, parts[i].rows));
+}
+
+static void attend(struct plan *plan, const struct eagle *e, struct matrix x)
+{
+    const struct model_config *c = &e->head->layer;
+    const struct eagle_weights *w = &e->weights;
+    const struct batch *batch = &e->one.batch;
+    const int64_t width = c->n_heads * c->head_dim, kv = c->n_kv_heads * c->head_dim;
+    const int64_t heads = c->n_heads + c->n_kv_heads;
+    const struct tensor parts[] = {w->wq, w->wk, w->wv};
+    const struct matrix both = matrix_f32(e->at.both, 1, 2 * c->hidden);
+    const struct matrix out = matrix_f32(e->at.out, 1, c->hidden);
+    const struct matrix mixed = matrix_f32(e->at.attn, 1, width);
+    float *qkv = e->at.qkv;
+    embed(plan, e, batch, x, matrix_f32(e->at.both, 1, c->hidden),
+          matrix_f32(e->at.both + c->hidden, 1, c->hidden));
+    products(plan, both, e->qkv, parts, 3, qkv);
+    rotate(plan, e, batch, heads, matrix_f32(qkv, 1, heads * c->head_dim));
+    write_cache(plan, e, batch, matrix_f32(qkv + width, 1, kv),
+                matrix_f32(qkv + width + kv, 1, kv));
+    plan_call(plan, &op_attention,
+              &(struct attention_args){.m = 1,
+                                       .n_heads = c->n_heads,
+                                       .batch = batch,
+                                       .q = matrix_f32(qkv, 1, width),
+                                       .kv = e->at.kv,
+                                       .out = mixed});
+    product(plan, mixed, w->wo, out);
+    plan_call(plan, &op_add_rmsnorm,
+              &(struct add_rmsnorm_args){.m = 1,
+                                         .n = c->hidden,
+                                         .eps = c->rms_eps,
+                                         .gain = w->ffn_norm,
+                                         .x = x,
+                                         .add = out,
+                                         .sum = x,
+                                         .y = matrix_f32(e->at.ffn, 1, c->hidden)});
+}
+
+static void mlp(struct plan *plan, const struct eagle *e, struct matrix x)
+{
+    const struct model_config *c = &e->head->layer;
+    const struct eagle_weights *w = &e->weights;
+    const struct tensor parts[] = {w->gate, w->up};
+    const struct matrix out = matrix_f32(e->at.out, 1, c->hidden);
+    const struct matrix gate = matrix_f32(e->at.gate, 1, c->intermediate);
+    const struct matrix up = matrix_f32(e->at.gate + c->intermediate, 1, c->intermediate);
+    products(plan, matrix_f32(e->at.ffn, 1, c->hidden), e->gate_up, parts, 2, e->at.gate);
+    plan_call(plan, &op_silu_mul,
+              &(struct silu_mul_args){.m = 1, .n = c->intermediate, .up = up, .gate = gate});
+    product(plan, gate, w->down, out);
+    plan_call(plan, &op_add, &(struct add_args){.m = 1, .n = c->hidden, .y = out, .x = x});
 }
 
 void eagle_build_guess(struct plan *plan, const struct eagle *e)
 {
     const struct model_config *c = &e->head->layer;
-    const struct eagle_weights *w = &e->weights;
     const struct eagle_buffers *b = &e->at;
-    const struct batch *batch = &e->one.batch;
-    const int64_t width = c->n_heads * c->head_dim;
-    const struct matrix x = matrix_f32(b->x, 1, c->hidden), out = matrix_f32(b->out, 1, c->hidden);
-    const struct matrix q = matrix_f32(b->q, 1, width), attn = matrix_f32(b->attn, 1, width);
-    const struct matrix ffn = matrix_f32(b->ffn, 1, c->hidden);
-    const struct matrix gate = matrix_f32(b->gate, 1, c->intermediate);
-    const struct matrix up = matrix_f32(b->up, 1, c->intermediate);
+    const struct matrix x = matrix_f32(b->x, 1, c->hidden);
     const struct matrix logits = matrix_f32(b->logits, 1, e->head->draft_vocab);
-
-    product(plan, write_keys(plan, e, batch, x), w->wq, q);
-    rotate(plan, e, batch, c->n_heads, q);
-    plan_call(plan, &op_attention,
-              &(struct attention_args){
-                  .m = 1, .n_heads = c->n_heads, .batch = batch, .q = q, .kv = b->kv, .out = attn});
-    product(plan, attn, w->wo, out);
-    add(plan, out, x);
-
-    norm(plan, e, w->ffn_norm, x, ffn);
-    product(plan, ffn, w->gate, gate);
-    product(plan, ffn, w->up, up);
-    plan_call(plan, &op_silu_mul,
-              &(struct silu_mul_args){.m = 1, .n = c->intermediate, .up = up, .gate = gate});
-    product(plan, gate, w->down, out);
-    add(plan, out, x);
-
-    norm(plan, e, w->final_norm, x, ffn);
-    product(plan, ffn, w->lm_head, logits);
+    attend(plan, e, x);
+    mlp(plan, e, x);
+    plan_call(plan, &op_head,
+              &(struct head_args){.n_outputs = 1,
+                                  .hidden = c->hidden,
+                                  .eps = c->rms_eps,
+                                  .batch = &e->one.batch,
+                                  .x = x,
+                                  .norm = e->weights.final_norm,
+                                  .w = e->weights.lm_head,
+                                  .logits = logits});
     plan_call(plan, &op_sample,
               &(struct sample_args){.n = 1,
                                     .vocab = logits.cols,

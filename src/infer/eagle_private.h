@@ -12,14 +12,16 @@ struct eagle_buffers {
     float *normed; /* [2 R][hidden] of embeddings, behind them of states */
     float *both;   /* [R][2 * hidden] the same side by side */
     float *k, *v;  /* [R][n_kv_heads * head_dim] */
-    float *q, *attn;
+    float *qkv;    /* of a guess: queries, then key, then value */
+    float *attn;
     float *x, *out; /* [1][hidden] the stream of a guess, and what is added to it */
     float *ffn;     /* [1][hidden] what the MLP and the output read */
-    float *gate, *up;
-    float *logits; /* [1][draft_vocab] */
+    float *gate;    /* [2][intermediate] gate, then up */
+    float *logits;  /* [1][draft_vocab] */
     float *inv_freq;
     struct sample_draw *draw;
-    struct eagle_guess *guess; /* its token in the draft vocabulary */
+    int32_t *first;            /* 0: the row that logits are of */
+    struct eagle_guess *guess; /* its token in the draft vocabulary; of a GPU, on the host */
     int32_t *rows; /* [3][R] token, position, sequence; behind them those of a guess, [3][1] */
     struct kv_layer kv;
 };
@@ -42,6 +44,7 @@ struct eagle {
     struct engine *engine;
     const struct eagle_head *head;
     struct eagle_weights weights; /* where the ops read them */
+    struct tensor qkv, gate_up;   /* the same in one, for a guess; without data: as they are */
     struct tensor embed;          /* its own, or the target's */
     struct gpu *gpu;
     int64_t target_hidden, most_rows;
@@ -54,6 +57,11 @@ struct eagle {
     int next_plan; /* the place of the next one */
     struct plan *guessing;
 };
+
+/* Copies to where the ops read, and waits: `from` may be gone behind it. Not for what is done
+ * often. */
+enum sol_status eagle_put(const struct eagle *e, void *to, const void *from, size_t bytes);
+enum sol_status eagle_place_weights(struct eagle *e);
 
 /* Appends the calls: keys and values of a step's rows, from its features on; a guess from x, which
  * it leaves for the next. */

@@ -37,7 +37,7 @@ LENGTH, PROMPT = 256, 24  # tokens of a text, and of a book's piece before it
 GUESSES = 6
 WARM = 0, 0, 0.5, 0.8, 1  # temperatures
 TOGETHER = 2048  # texts that are written at a time
-SIZES = dict(heads=4, kv_heads=2, head_dim=64, inter=512, vocab=2048, theta=10000.0, eps=1e-5, layers=(0, 2, 4))
+SIZES = dict(heads=4, kv_heads=2, head_dim=64, inter=512, vocab=4096, theta=10000.0, eps=1e-5, layers=(0, 2, 4))
 
 
 class Target:
@@ -259,13 +259,27 @@ def losses(head, target, texts, own):
 def begin(target, counts):
     """The words that come most, and the model's own rows for them; nothing is added to the stream yet."""
     own = torch.from_numpy(np.sort(np.argsort(-counts, kind="stable")[:SIZES["vocab"]]).copy())
-    head = Head(len(target.norm), SIZES)
+    head = Head(len(target.norm), SIZES | {"vocab": len(own)})
     with torch.no_grad():
         head.lm_head.weight.copy_(target.head[own.to(target.device)])
         head.norm.copy_(target.norm)
         head.o.weight.zero_()
         head.down.weight.zero_()
     return head, own
+
+
+def widen(target, head, own):
+    """The head with the words that it lacks, and the model's own rows for them."""
+    words = min(SIZES["vocab"], len(target.embed))
+    if len(own) == words:
+        return head, own
+    assert words == len(target.embed), "all words or as many as it has"
+    wide = Head(len(target.norm), head.s | {"vocab": words})
+    state = head.state_dict()
+    rows = target.head.detach().cpu().clone()
+    rows[own] = state["lm_head.weight"]
+    wide.load_state_dict(state | {"lm_head.weight": rows})
+    return wide, torch.arange(words)
 
 
 def train(a):
@@ -276,7 +290,7 @@ def train(a):
     vocab = len(target.embed)
     counts = np.bincount([i for t in texts for i in t["ids"]], minlength=vocab)
     if a.head:
-        head, own = Head.load(a.head)
+        head, own = widen(target, *Head.load(a.head))
     else:
         head, own = begin(target, counts)
     head, own = head.to(a.device), own.to(a.device)
