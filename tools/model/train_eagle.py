@@ -34,7 +34,7 @@ import check
 import make_golden as golden
 
 LENGTH, PROMPT = 256, 24  # tokens of a text, and of a book's piece before it
-GUESSES = 6
+GUESSES, VECTOR_GUESSES = 6, 4
 WARM = 0, 0, 0.5, 0.8, 1  # temperatures
 TOGETHER = 2048  # texts that are written at a time
 SIZES = dict(heads=4, kv_heads=2, head_dim=64, inter=512, vocab=4096, theta=10000.0, eps=1e-5, layers=(0, 2, 4))
@@ -364,7 +364,7 @@ def write_vectors(a):
     for n in (2, 30, 150):
         text, guesses, logits = ids[:n], [], []
         features, _ = target.features(torch.tensor([text[:-1]]), head.s["layers"])
-        for j in range(GUESSES):
+        for j in range(VECTOR_GUESSES):
             padded = F.pad(features, (0, 0, 0, j + 1))
             made = head.chain(padded, target.embed[torch.tensor([text[1:] + guesses])], j + 1)[-1][0, -1]
             guesses.append(own[made.argmax()].item())
