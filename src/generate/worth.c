@@ -3,12 +3,14 @@
 enum {
     MAKING = 2, /* the first steps of a size make a plan, then its graph: their times say nothing */
     PRIOR = 4,  /* guesses that a bin begins with, as often right as the head is sure */
-    REST_FIRST = 8, /* as where guesses are looked up (draft_lookup.c) */
+    REMEMBERED = 64, /* guesses of a bin, as texts change */
+    REST_FIRST = 8,  /* as where guesses are looked up (draft_lookup.c) */
     REST_MOST = 64,
 };
 
-static const double row_share =
-    0.1; /* of a step, for a row more, until it is known: so it is tried */
+/* What is not known is thought to be cheap, so that it is tried. */
+static const double row_share = 0.1;  /* of a step, for the first row more */
+static const double row_next = 0.5;   /* of what rows cost so far, for the next */
 static const double newest = 0.125;   /* of a time, what the last one counts */
 static const double held_up = 2;      /* what takes so much longer was held up by something else */
 static const double lately = 0.98;    /* of what was written, kept a step */
@@ -36,7 +38,9 @@ static double step_ns(const struct worth *w, int64_t rows)
 {
     int64_t known = rows;
     while (known > 1 && !(w->steps[known].ns > 0)) known--;
-    return w->steps[known].ns + (double)(rows - known) * row_share * w->steps[1].ns;
+    const double ns = w->steps[known].ns, one = w->steps[1].ns;
+    const double row = known > 1 ? row_next * (ns - one) / (double)(known - 1) : row_share * one;
+    return ns + (double)(rows - known) * (row > 0 ? row : 0);
 }
 
 static double tokens_in(const struct worth *w, double ns)
@@ -55,6 +59,7 @@ static double chance(const struct worth *w, float sure)
 bool worth_begin(struct worth *w)
 {
     if (!(w->steps[1].ns > 0)) return false;
+    w->trial = w->left == 1;
     if (w->left) w->left--;
     return !w->left;
 }
@@ -71,7 +76,7 @@ bool worth_another(const struct worth *w, const float *sure, int64_t n)
 int64_t worth_count(const struct worth *w, const float *sure, int64_t n)
 {
     double all = 1, expected = 0, best = 0;
-    int64_t count = 0;
+    int64_t count = n && w->trial; /* or what is thought to be wrong would never be known better */
     for (int64_t i = 1; i <= n; i++) {
         all *= chance(w, sure[i - 1]);
         expected += all;
@@ -100,8 +105,9 @@ void worth_took_guess(struct worth *w, double ns)
 void worth_learn(struct worth *w, float sure, bool right)
 {
     const int bin = bin_of(sure);
-    w->bins[bin].tried++;
-    w->bins[bin].right += right;
+    const double kept = w->bins[bin].tried < REMEMBERED ? 1 : 1 - 1.0 / REMEMBERED;
+    w->bins[bin].tried = kept * w->bins[bin].tried + 1;
+    w->bins[bin].right = kept * w->bins[bin].right + right;
 }
 
 /* Steps that gained nothing were enough of a try: the next ones are without guesses. */

@@ -25,6 +25,7 @@ struct worth {
     double tokens, ns;  /* what was written lately, and in what time */
     double gain;        /* of a step with guesses over steps without, lately, in tokens */
     int64_t rest, left; /* steps without guesses when they gain nothing; still to come */
+    bool trial;         /* the first step behind a rest */
 };
 
 void worth_init(struct worth *w);
