@@ -23,7 +23,7 @@ struct tune_options {
 
 static const struct option options[] = {
     OPTION_ENTRY(INT_LIST, 0, "rows", "LIST",
-                 "tokens in a step (default 1,2,4,8,16,32,64,128,512,2048): up to 128 of as many "
+                 "tokens in a step (default 1,2,4,8,16,32,48,64,128,512,2048): up to 128 of as many "
                  "sequences, beyond a prompt",
                  offsetof(struct tune_options, rows), 1, 65536),
     OPTION_ENTRY(INT_LIST, 0, "sequences", "LIST",
@@ -93,7 +93,7 @@ struct tune_command {
 /* Those that the model's context has room for. */
 static void take_rows(struct tune_command *c)
 {
-    static const int64_t usual[] = {1, 2, 4, 8, 16, 32, 64, 128, 512, 2048};
+    static const int64_t usual[] = {1, 2, 4, 8, 16, 32, 48, 64, 128, 512, 2048};
     struct int_list *rows = &c->options.rows;
     bool chosen = rows->count > 0;
     if (!chosen && c->options.sequences.count) return;
