@@ -4,13 +4,13 @@
     train_eagle.py prompts --tokenizer tokenizer.json --books DIR --talk FILE.jsonl --out DIR [--count N] [--held-out]
     train_eagle.py texts --gguf FILE --out DIR [--device cuda] [--temperature T]
     train_eagle.py train --gguf FILE --out DIR [--device cuda] [--steps N]
-    train_eagle.py record --gguf FILE --head DIR --out DIR > RECORD
+    train_eagle.py record --gguf FILE --head DIR --out DIR [--count N] [--first N] > RECORD
     train_eagle.py vectors --gguf FILE --tokenizer tokenizer.json --head DIR --text FILE --out FILE.json
 
 prompts: pieces of books, four of five, and questions of conversations (conversations.py); --held-out: of the one book
 that is not trained on. texts: what the model writes behind each, at one of several temperatures. train: the head as it
 is published for gpt-oss, by training-time test (each step but the first is fed with what the one before made), and how
-many guesses are right on every twentieth text, which it is not trained on. record: for each token of the model's, how
+many guesses are right on every twentieth text, which it is not trained on. record: for each of a text's first tokens, how
 many guesses behind it are right, and how sure the head is of each, in percent (bench/speculation.c replays it).
 vectors: what a head makes of a text, for tests.
 
@@ -341,14 +341,15 @@ def accepted(head, target, texts, own):
 @torch.no_grad()
 def write_record(a):
     target, (head, own) = Target(a.gguf, "cpu"), Head.load(a.head)
-    for text in json.loads((Path(a.out) / "texts.json").read_text()):
+    for text in json.loads((Path(a.out) / "texts.json").read_text())[:a.count]:
         ids = torch.tensor([text["ids"]])
         features, _ = target.features(ids, head.s["layers"])
         n = ids.shape[1] - 1 - GUESSES
         chain = head.chain(features[:, :n + GUESSES], target.embed[ids[:, 1:]], GUESSES)
         sure = torch.stack([made[0].softmax(-1).max(-1).values for made in chain], 1)
         right = torch.stack([own[made[0].argmax(-1)] == ids[0, j + 2:j + 2 + n] for j, made in enumerate(chain)], 1)
-        for i in range(max(text["prompt"] - 2, 0), n):
+        first = max(text["prompt"] - 2, 0)
+        for i in range(first, min(n, first + a.first)):
             print(int(right[i].long().cumprod(0).sum()), *(int(100 * p + 0.5) for p in sure[i].tolist()))
 
 
@@ -385,7 +386,8 @@ def main():
     p.add_argument("--held-out", action="store_true")
     p.add_argument("--temperature", type=float)
     p.add_argument("--text")
-    p.add_argument("--count", type=int, default=40000, help="prompts")
+    p.add_argument("--count", type=int, default=40000, help="prompts; record: texts")
+    p.add_argument("--first", type=int, default=LENGTH, help="record: tokens of a text")
     p.add_argument("--seed", type=int, default=1, help="of prompts and texts")
     p.add_argument("--device", default="cpu")
     p.add_argument("--steps", type=int, default=9000)
