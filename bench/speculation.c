@@ -161,7 +161,7 @@ static enum sol_status replayed_guess(struct draft *d, int64_t most, int32_t *gu
     bool more = worth_begin(&r->worth) || always;
     while (more && r->made < most) {
         SOL_TRY(replayed_make(r, guesses));
-        more = always || worth_another(&r->worth, recorded->sure, r->made);
+        more = r->made < most && (always || worth_another(&r->worth, recorded->sure, r->made));
     }
     *n = always ? r->made : worth_count(&r->worth, recorded->sure, r->made);
     return SOL_OK;

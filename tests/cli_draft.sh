@@ -70,6 +70,7 @@ if [ -d "$head" ]; then
     right=0
     source=(--draft-model "$head") # as many as are worth it, which here may be none
     same 4 -f prose -n 120 --greedy
+    [ "$(counts guessed)" -gt 0 ] || fail "not one guess was tried"
     source+=(--draft-always)
     same 4 -f prose -n 120 --greedy
     same 8 -f prose -n 120 --seed 3 --temperature 0.5

@@ -105,7 +105,7 @@ has out 'test_two_gpus'
 # same bits. The first three use graphs, which on an emulated card do launches again but no products of a library.
 export SOL_TEST_EFFORT=40 # of what only repeats
 [ "${SOL_TEST_WHOLE:-}" ] && SOL_TEST_EFFORT=100
-for name in unit_snapshots unit_session unit_draws unit_ahead; do
+for name in unit_snapshots unit_session unit_draws unit_ahead unit_eagle; do
     SOL_TEST_BACKEND=cuda SOL_CUBLASLT=/nonexistent "$SOL_BUILD_DIR/$name" >"$work/out" 2>"$work/err"
     is "$name" $? 0
 done

@@ -17,6 +17,8 @@
 
 #include "base/json_file.h"
 #include "base/rng.h"
+#include "gpu/device.h"
+#include "support/backend.h"
 #include "support/eagle_file.h"
 #include "support/temp_folder.h"
 
@@ -24,6 +26,7 @@ static const char *builtin = SOL_SOURCE_DIR "/models/builtin.gguf";
 static const char *trained = SOL_SOURCE_DIR "/models/builtin-eagle3";
 static const char *vectors = SOL_SOURCE_DIR "/tests/data/eagle_vectors.json";
 static struct model *tiny;
+static struct gpu *gpu; /* SOL_TEST_BACKEND=cuda; else NULL */
 
 static void must(enum sol_status status)
 {
@@ -148,8 +151,13 @@ struct pair {
     struct eagle *eagle;
 };
 
-static struct pair open_pair(const struct model *model, const struct eagle_head *head,
-                             int64_t batch)
+struct where {
+    struct gpu *gpu; /* NULL: the CPU */
+    enum op_numerics loosest;
+};
+
+static struct pair open_pair_there(const struct model *model, const struct eagle_head *head,
+                                   int64_t batch, struct where where)
 {
     struct engine_params p;
     struct pair out;
@@ -160,11 +168,18 @@ static struct pair open_pair(const struct model *model, const struct eagle_head 
     p.snapshots = 1;
     p.threads = 1;
     p.kv_dtype = DTYPE_F32;
-    p.chooser.loosest = NUMERICS_EXACT;
+    p.chooser.loosest = where.loosest;
+    p.chooser.device.gpu = where.gpu;
     eagle_engine_params(&p, head);
     must(engine_create(model, &p, &out.engine));
     must(eagle_create(out.engine, head, &out.eagle));
     return out;
+}
+
+static struct pair open_pair(const struct model *model, const struct eagle_head *head,
+                             int64_t batch)
+{
+    return open_pair_there(model, head, batch, (struct where){.loosest = NUMERICS_EXACT});
 }
 
 static void close_pair(struct pair *p)
@@ -349,9 +364,76 @@ static void test_vectors(void **state)
     model_close(model);
 }
 
+/* ---- a GPU ---- */
+
+/* Of guess number k behind a text, and behind the same guesses before it. */
+static double error_of(const struct eagle_head *head, struct pair *cpu, struct pair *there,
+                       int64_t k, int32_t before, int32_t *guess)
+{
+    struct eagle_guess wanted, got;
+    float a[4096], b[4096];
+    double error = 0, size = 0;
+    must(eagle_guess(cpu->eagle, k, before, &wanted));
+    must(eagle_logits(cpu->eagle, a));
+    must(eagle_guess(there->eagle, k, before, &got));
+    must(eagle_logits(there->eagle, b));
+    for (int64_t i = 0; i < head->draft_vocab; i++) {
+        error += (double)(a[i] - b[i]) * (double)(a[i] - b[i]);
+        size += (double)a[i] * (double)a[i];
+    }
+    assert_float_equal(got.sure, share(b, head->draft_vocab), 1e-5);
+    *guess = wanted.token;
+    return sqrt(error / size);
+}
+
+/* As on the CPU; less exactly where weights are in Q8_0 and kernels may round. */
+static void check_gpu(const struct model *model, const struct eagle_head *head,
+                      enum op_numerics loosest, double limit)
+{
+    enum { LENGTH = 30 };
+    int32_t text[LENGTH + 1 + GUESSES];
+    for (int32_t i = 0; i <= LENGTH; i++) text[i] = (i * 37 + 5) % (int32_t)model->config.vocab;
+    struct pair cpu = open_pair(model, head, 64);
+    struct pair there = open_pair_there(model, head, 64, (struct where){gpu, loosest});
+    feed(cpu.engine, text, LENGTH);
+    feed(there.engine, text, LENGTH);
+    for (int64_t k = 0; k < GUESSES; k++) {
+        const double error =
+            error_of(head, &cpu, &there, k, text[LENGTH + k], &text[LENGTH + 1 + k]);
+        print_message("guess %lld: relative error %.1e, at most %.0e\n", (long long)k + 1, error,
+                      limit);
+        assert_true(error < limit);
+    }
+    close_pair(&there);
+    close_pair(&cpu);
+}
+
+static void test_gpu_numbers(void **state)
+{
+    (void)state;
+    if (!gpu) {
+        print_message("skipped: a GPU's, with SOL_TEST_BACKEND=cuda\n");
+        return;
+    }
+    /* Its matrices have no whole pieces of rows, so they are not stacked. */
+    struct eagle_head *head = random_head();
+    check_gpu(tiny, head, NUMERICS_EXACT, 2e-5);
+    check_gpu(tiny, head, NUMERICS_USUAL, 5e-2);
+    eagle_head_close(head);
+    if (access(builtin, R_OK) != 0 || access(trained, R_OK) != 0) return;
+    struct model *model;
+    must(model_open(builtin, &model));
+    head = open_head(model, trained);
+    check_gpu(model, head, NUMERICS_EXACT, 2e-5);
+    check_gpu(model, head, NUMERICS_USUAL, 5e-2);
+    eagle_head_close(head);
+    model_close(model);
+}
+
 static int open_tiny(void **state)
 {
     (void)state;
+    gpu = test_gpu();
     return model_open("synth:tiny", &tiny) == SOL_OK ? 0 : -1;
 }
 
@@ -359,6 +441,7 @@ static int close_tiny(void **state)
 {
     (void)state;
     model_close(tiny);
+    gpu_close(gpu);
     return 0;
 }
 
@@ -367,7 +450,7 @@ int main(void)
 #define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, temp_folder_make, temp_folder_remove)
     const struct CMUnitTest tests[] = {
         IN_FOLDER(test_read),  IN_FOLDER(test_refused),        IN_FOLDER(test_follows),
-        IN_FOLDER(test_turns), cmocka_unit_test(test_vectors),
+        IN_FOLDER(test_turns), cmocka_unit_test(test_vectors), IN_FOLDER(test_gpu_numbers),
     };
     return cmocka_run_group_tests(tests, open_tiny, close_tiny);
 }

@@ -22,10 +22,11 @@ struct tune_options {
 };
 
 static const struct option options[] = {
-    OPTION_ENTRY(INT_LIST, 0, "rows", "LIST",
-                 "tokens in a step (default 1,2,4,8,16,32,48,64,128,512,2048): up to 128 of as many "
-                 "sequences, beyond a prompt",
-                 offsetof(struct tune_options, rows), 1, 65536),
+    OPTION_ENTRY(
+        INT_LIST, 0, "rows", "LIST",
+        "tokens in a step (default 1,2,4,8,16,32,48,64,128,512,2048): up to 128 of as many "
+        "sequences, beyond a prompt",
+        offsetof(struct tune_options, rows), 1, 65536),
     OPTION_ENTRY(INT_LIST, 0, "sequences", "LIST",
                  "steps of so many sequences, a token each: 256,512 for a server that is full",
                  offsetof(struct tune_options, sequences), 1, 65536),

@@ -31,8 +31,8 @@ enum sol_status draft_create_eagle(struct eagle *eagle, int64_t most, bool alway
                                    struct draft **out);
 void draft_destroy(struct draft *draft); /* takes NULL */
 
-/* Another text begins, of which nothing is known. How many guesses are worth trying is as at the
- * beginning. */
+/* Another text begins, of which nothing is known. Looked up, as many guesses are worth trying as at
+ * the beginning; what those of a head take, and how often they are right, stays known. */
 void draft_reset(struct draft *draft);
 /* The text goes on with these. What is beyond the capacity is not kept, and nothing guessed then. A
  * head knows the text from the engine, but for the newest token. */
@@ -48,7 +48,7 @@ enum sol_status draft_guess(struct draft *draft, int64_t most, int32_t guesses[D
  */
 struct draft_step {
     int64_t guessed, right;
-    double ns; /* that the step took which checked them */
+    double ns; /* that the step took which checked them, without draws on the host */
 };
 void draft_learn(struct draft *draft, const struct draft_step *step);
 

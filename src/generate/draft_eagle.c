@@ -64,7 +64,7 @@ static enum sol_status guess(struct draft *d, int64_t most, int32_t *guesses, in
     bool more = worth_begin(&e->worth) || e->always;
     while (more && e->made < most) {
         SOL_TRY(make(e, guesses, &more));
-        more = more && (e->always || worth_another(&e->worth, e->sure, e->made));
+        more = more && e->made < most && (e->always || worth_another(&e->worth, e->sure, e->made));
     }
     *n = e->always ? e->made : worth_count(&e->worth, e->sure, e->made);
     return SOL_OK;

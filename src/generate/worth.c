@@ -3,16 +3,16 @@
 enum {
     MAKING = 2, /* the first steps of a size make a plan, then its graph: their times say nothing */
     PRIOR = 4,  /* guesses that a bin begins with, as often right as the head is sure */
-    REMEMBERED = 64, /* guesses of a bin, as texts change */
-    REST_FIRST = 8,  /* as where guesses are looked up (draft_lookup.c) */
+    REMEMBERED = 64,  /* guesses of a bin, as texts change */
+    TRIAL_EVERY = 16, /* steps with guesses */
+    TRIALS_AWAKE = 3, /* steps behind a rest */
+    REST_FIRST = 8,   /* as where guesses are looked up (draft_lookup.c) */
     REST_MOST = 64,
 };
 
 /* What is not known is thought to be cheap, so that it is tried. */
 static const double row_share = 0.1;  /* of a step, for the first row more */
 static const double row_next = 0.5;   /* of what rows cost so far, for the next */
-static const double newest = 0.125;   /* of a time, what the last one counts */
-static const double held_up = 2;      /* what takes so much longer was held up by something else */
 static const double lately = 0.98;    /* of what was written, kept a step */
 static const double gain_first = 0.3; /* so that some steps are tried */
 static const double gain_share = 0.1; /* of the newest step */
@@ -32,13 +32,38 @@ void worth_init(struct worth *w)
     }
 }
 
-/* ---- what is known ---- */
+/* ---- times ---- */
 
-static double step_ns(const struct worth *w, int64_t rows)
+static void took(struct worth_time *t, double ns)
+{
+    if (t->seen >= MAKING) t->last[(t->seen - MAKING) % WORTH_LAST] = ns;
+    t->seen++;
+}
+
+static bool is_known(const struct worth_time *t)
+{
+    return t->seen > MAKING;
+}
+
+/* The middle one, of an even number the lower: what was held up by something else does not count.
+ */
+static double usual_ns(const struct worth_time *t)
+{
+    const int64_t n = t->seen - MAKING < WORTH_LAST ? t->seen - MAKING : WORTH_LAST;
+    for (int64_t i = 0; i < n; i++) {
+        int64_t below = 0;
+        for (int64_t j = 0; j < n; j++)
+            below += t->last[j] < t->last[i] || (t->last[j] == t->last[i] && j < i);
+        if (below == (n - 1) / 2) return t->last[i];
+    }
+    return 0;
+}
+
+double worth_step_ns(const struct worth *w, int64_t rows)
 {
     int64_t known = rows;
-    while (known > 1 && !(w->steps[known].ns > 0)) known--;
-    const double ns = w->steps[known].ns, one = w->steps[1].ns;
+    while (known > 1 && !is_known(&w->steps[known])) known--;
+    const double ns = usual_ns(&w->steps[known]), one = usual_ns(&w->steps[1]);
     const double row = known > 1 ? row_next * (ns - one) / (double)(known - 1) : row_share * one;
     return ns + (double)(rows - known) * (row > 0 ? row : 0);
 }
@@ -48,54 +73,58 @@ static double tokens_in(const struct worth *w, double ns)
     return ns * w->tokens / w->ns;
 }
 
+/* ---- decisions ---- */
+
 static double chance(const struct worth *w, float sure)
 {
     const int bin = bin_of(sure);
     return w->bins[bin].right / w->bins[bin].tried;
 }
 
-/* ---- decisions ---- */
-
 bool worth_begin(struct worth *w)
 {
-    if (!(w->steps[1].ns > 0)) return false;
-    w->trial = w->left == 1;
-    if (w->left) w->left--;
-    return !w->left;
+    if (!is_known(&w->steps[1])) return false;
+    if (w->left) {
+        w->left--;
+        return false;
+    }
+    if (w->awake) {
+        w->awake--;
+        w->trial = WORTH_CHECK_MORE;
+    } else if (++w->begun % TRIAL_EVERY == 0) {
+        w->trial = WORTH_GUESS_MORE;
+    }
+    return true;
 }
 
 /* The next guess is thought to be as good as the last. */
-bool worth_another(const struct worth *w, const float *sure, int64_t n)
+bool worth_another(struct worth *w, const float *sure, int64_t n)
 {
     double all = chance(w, sure[n - 1]);
     for (int64_t i = 0; i < n; i++) all *= chance(w, sure[i]);
-    const double more = step_ns(w, n + 2) - step_ns(w, n + 1) + w->guess.ns;
-    return all > tokens_in(w, more);
+    const double more = worth_step_ns(w, n + 2) - worth_step_ns(w, n + 1) + usual_ns(&w->guess);
+    if (all > tokens_in(w, more)) return true;
+    const bool one_more = w->trial == WORTH_GUESS_MORE;
+    if (one_more) w->trial = WORTH_CHECK_MORE;
+    return one_more;
 }
 
 int64_t worth_count(const struct worth *w, const float *sure, int64_t n)
 {
     double all = 1, expected = 0, best = 0;
-    int64_t count = n && w->trial; /* or what is thought to be wrong would never be known better */
+    int64_t count = 0;
     for (int64_t i = 1; i <= n; i++) {
         all *= chance(w, sure[i - 1]);
         expected += all;
-        const double gain = expected - tokens_in(w, step_ns(w, i + 1) - step_ns(w, 1));
+        const double gain = expected - tokens_in(w, worth_step_ns(w, i + 1) - worth_step_ns(w, 1));
         if (gain <= best) continue;
         best = gain;
         count = i;
     }
-    return count;
+    return count + (w->trial != WORTH_NO_TRIAL && count < n);
 }
 
 /* ---- learning ---- */
-
-static void took(struct worth_time *t, double ns)
-{
-    if (++t->seen <= MAKING) return;
-    if (!(t->ns > 0)) t->ns = ns;
-    if (ns < held_up * t->ns) t->ns += (ns - t->ns) * newest;
-}
 
 void worth_took_guess(struct worth *w, double ns)
 {
@@ -113,21 +142,24 @@ void worth_learn(struct worth *w, float sure, bool right)
 /* Steps that gained nothing were enough of a try: the next ones are without guesses. */
 static void judge(struct worth *w, double ns, int64_t tokens)
 {
-    const double gain = (double)tokens - ns / w->steps[1].ns;
+    const double gain = (double)tokens - ns / worth_step_ns(w, 1);
     w->gain += (gain - w->gain) * gain_share;
     if (gain > 0) w->rest = REST_FIRST;
     if (w->gain > 0) return;
     w->gain = gain_first;
     w->left = w->rest;
+    w->awake = TRIALS_AWAKE;
     if (w->rest < REST_MOST) w->rest *= 2;
 }
 
 void worth_took_step(struct worth *w, int64_t rows, int64_t made, double ns, int64_t tokens)
 {
     took(&w->steps[rows], ns);
-    if (!(w->steps[1].ns > 0)) return;
-    const double usual = step_ns(w, rows) + (double)made * w->guess.ns;
+    if (!is_known(&w->steps[1])) return;
+    const double usual = worth_step_ns(w, rows) + (double)made * usual_ns(&w->guess);
     w->tokens = lately * w->tokens + (double)tokens;
     w->ns = lately * w->ns + usual;
-    if (made) judge(w, usual, tokens);
+    if (!made) return;
+    w->trial = WORTH_NO_TRIAL;
+    judge(w, usual, tokens);
 }

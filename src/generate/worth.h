@@ -1,7 +1,8 @@
 /* How many guesses of a head are worth making and checking. A row more in a step pays where the
  * chance that it counts is larger than what else would be written in the time that it takes, in
- * tokens. Times, chances and the speed of writing are learned while text is written; what is
- * decided by them changes how long a text takes, never what it says. */
+ * tokens. Times, chances and the speed of writing are learned while text is written. So how many
+ * rows steps have follows the clock: what is written is the same where logits do not depend on the
+ * rows of a step (generate/speculation.h). */
 #ifndef GENERATE_WORTH_H
 #define GENERATE_WORTH_H
 
@@ -10,11 +11,11 @@
 
 #include "generate/draft.h"
 
-enum { WORTH_BINS = 10 };
+enum { WORTH_BINS = 10, WORTH_LAST = 5 };
 
 struct worth_time {
-    double ns; /* 0: not known yet */
-    int64_t seen;
+    double last[WORTH_LAST]; /* ns; the middle one counts */
+    int64_t seen;            /* with those that do not count */
 };
 
 struct worth {
@@ -25,16 +26,19 @@ struct worth {
     double tokens, ns;  /* what was written lately, and in what time */
     double gain;        /* of a step with guesses over steps without, lately, in tokens */
     int64_t rest, left; /* steps without guesses when they gain nothing; still to come */
-    bool trial;         /* the first step behind a rest */
+    int64_t awake;      /* steps that are trials, as they come behind a rest; still to come */
+    int64_t begun;      /* steps with guesses, others than those */
+    enum worth_trial { WORTH_NO_TRIAL, WORTH_CHECK_MORE, WORTH_GUESS_MORE } trial;
 };
 
 void worth_init(struct worth *w);
 
 /* Whether to begin a step with a guess; asked once a step. */
 bool worth_begin(struct worth *w);
-/* Whether to make one more behind n > 0 guesses, of which the head was so sure. */
-bool worth_another(const struct worth *w, const float *sure, int64_t n);
-/* How many of n guesses to check. */
+/* Whether to make one more behind n guesses, 0 < n < DRAFT_MOST, of which the head was so sure. */
+bool worth_another(struct worth *w, const float *sure, int64_t n);
+/* How many of n guesses to check. Now and then it is one more than seems worth it, or nothing would
+ * be learned of it. */
 int64_t worth_count(const struct worth *w, const float *sure, int64_t n);
 
 /* What it learns from: a guess took so long; it was checked, and right or not; a step of `rows`
@@ -42,5 +46,8 @@ int64_t worth_count(const struct worth *w, const float *sure, int64_t n);
 void worth_took_guess(struct worth *w, double ns);
 void worth_learn(struct worth *w, float sure, bool right);
 void worth_took_step(struct worth *w, int64_t rows, int64_t made, double ns, int64_t tokens);
+
+/* What a step of so many rows is thought to take, in ns; 0: nothing is known yet. */
+double worth_step_ns(const struct worth *w, int64_t rows);
 
 #endif

@@ -45,7 +45,7 @@ static void describe(const struct eagle *e, struct line lines[LINES])
         {AT(attn), q, MIX, MIX},
         {AT(x), hidden, BEGIN, END},
         {AT(out), hidden, MIX, MLP},
-        {AT(ffn), hidden, MLP, OUTPUT},
+        {AT(ffn), hidden, MLP, MLP},
         {AT(gate), 2 * inter, MLP, MLP},
         {AT(logits), (size_t)e->head->draft_vocab * f, OUTPUT, END},
         {AT(inv_freq), (size_t)c->head_dim / 2 * f, BEGIN, END},

@@ -15,7 +15,7 @@ struct eagle_buffers {
     float *qkv;    /* of a guess: queries, then key, then value */
     float *attn;
     float *x, *out; /* [1][hidden] the stream of a guess, and what is added to it */
-    float *ffn;     /* [1][hidden] what the MLP and the output read */
+    float *ffn;     /* [1][hidden] what the MLP reads */
     float *gate;    /* [2][intermediate] gate, then up */
     float *logits;  /* [1][draft_vocab] */
     float *inv_freq;

@@ -226,8 +226,8 @@ struct sample_args {
     const uint32_t *lists;           /* [at most n][(vocab + 31) / 32] bits of what is allowed;
                                       * NULL: no row has one */
     const struct sample_draw *draws; /* [n] */
-    int32_t *token; /* in the order of places, which differ; memory of a GPU or of its host */
-    int32_t *next;  /* [n] the same in the order of rows, 0 where that is -1; or NULL */
+    int32_t *token;     /* in the order of places, which differ; memory of a GPU or of its host */
+    int32_t *next;      /* [n] the same in the order of rows, 0 where that is -1; or NULL */
     float *probability; /* of the token, in the order of places; or NULL */
 };
 
