@@ -42,7 +42,7 @@ static int64_t make(struct world *o, float *sure)
         sure[n++] = o->sure;
         worth_took_guess(&o->w, o->guess);
         o->ns += o->guess;
-    } while (n < DRAFT_MOST && worth_another(&o->w, sure, n));
+    } while (worth_another(&o->w, sure, n));
     return n;
 }
 

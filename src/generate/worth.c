@@ -100,6 +100,7 @@ bool worth_begin(struct worth *w)
 /* The next guess is thought to be as good as the last. */
 bool worth_another(struct worth *w, const float *sure, int64_t n)
 {
+    if (n >= DRAFT_MOST) return false;
     double all = chance(w, sure[n - 1]);
     for (int64_t i = 0; i < n; i++) all *= chance(w, sure[i]);
     const double more = worth_step_ns(w, n + 2) - worth_step_ns(w, n + 1) + usual_ns(&w->guess);

@@ -35,7 +35,8 @@ void worth_init(struct worth *w);
 
 /* Whether to begin a step with a guess; asked once a step. */
 bool worth_begin(struct worth *w);
-/* Whether to make one more behind n guesses, 0 < n < DRAFT_MOST, of which the head was so sure. */
+/* Whether to make one more behind n > 0 guesses, of which the head was so sure; not beyond
+ * DRAFT_MOST. */
 bool worth_another(struct worth *w, const float *sure, int64_t n);
 /* How many of n guesses to check. Now and then it is one more than seems worth it, or nothing would
  * be learned of it. */
