@@ -48,7 +48,7 @@ enum sol_status draft_guess(struct draft *draft, int64_t most, int32_t guesses[D
  */
 struct draft_step {
     int64_t guessed, right;
-    double ns; /* that the step took which checked them, without draws on the host */
+    double ns; /* that the step took; the host's draws count where there was nothing to check */
 };
 void draft_learn(struct draft *draft, const struct draft_step *step);
 

@@ -49,7 +49,7 @@ static void write_cache(struct plan *plan, const struct eagle *e, const struct b
               &(struct kv_write_args){.m = k.rows, .batch = batch, .k = k, .v = v, .kv = e->at.kv});
 }
 
-/* Of tokens, beside states x: from the columns of embeddings on, and behind them. */
+/* Norms of the tokens' embeddings, and of states x. */
 static void embed(struct plan *plan, const struct eagle *e, const struct batch *batch,
                   struct matrix x, struct matrix embeds_normed, struct matrix x_normed)
 {
