@@ -53,7 +53,7 @@ static double usual_ns(const struct worth_time *t)
     for (int64_t i = 0; i < n; i++) {
         int64_t below = 0;
         for (int64_t j = 0; j < n; j++)
-            below += t->last[j] < t->last[i] || (t->last[j] == t->last[i] && j < i);
+            below += t->last[j] < t->last[i] || (j < i && t->last[j] == t->last[i]);
         if (below == (n - 1) / 2) return t->last[i];
     }
     return 0;
