@@ -59,8 +59,9 @@ struct replayed {
     struct bench *bench;
     struct worth worth;
     int32_t newest;
+    int32_t *guesses;        /* of this step, while they are made */
     int64_t written;         /* tokens, those of BEFORE too */
-    int64_t at, made;        /* the next token of the record; guesses of this step */
+    int64_t at;              /* the next token of the record */
     int64_t *steps, *tokens; /* as recorded */
 };
 
@@ -114,7 +115,7 @@ static void replayed_destroy(struct draft *d)
 
 static void replayed_reset(struct draft *d)
 {
-    own(d)->made = 0;
+    (void)d;
 }
 
 static void replayed_add(struct draft *d, const int32_t *tokens, int64_t n)
@@ -133,48 +134,40 @@ static int32_t wrong_token(const struct replayed *r, int64_t at)
     return (token + 1) % (int32_t)b->model->config.vocab;
 }
 
-static enum sol_status replayed_make(struct replayed *r, int32_t *guesses)
-{
-    const int64_t at = r->made++;
-    struct eagle_guess guess = {.token = 0};
-    const uint64_t began = clock_ns();
-    if (r->bench->eagle)
-        SOL_TRY(eagle_guess(r->bench->eagle, at, at ? guesses[at - 1] : r->newest, &guess));
-    worth_took_guess(&r->worth, (double)(clock_ns() - began));
-    guesses[at] = wrong_token(r, at);
-    return SOL_OK;
-}
-
 static const struct recorded *newest_record(const struct replayed *r)
 {
     return &r->bench->record[r->at % r->bench->n_record];
 }
 
+static enum sol_status replayed_make(void *arg, int64_t at, float *sure, bool *made)
+{
+    struct replayed *r = arg;
+    struct eagle_guess guess;
+    if (r->bench->eagle)
+        SOL_TRY(eagle_guess(r->bench->eagle, at, at ? r->guesses[at - 1] : r->newest, &guess));
+    r->guesses[at] = wrong_token(r, at);
+    *sure = newest_record(r)->sure[at];
+    *made = true;
+    return SOL_OK;
+}
+
 static enum sol_status replayed_guess(struct draft *d, int64_t most, int32_t *guesses, int64_t *n)
 {
     struct replayed *r = own(d);
-    const struct recorded *recorded = newest_record(r);
-    const bool always = r->bench->always;
-    if (most > r->bench->guesses) most = r->bench->guesses;
-    if (most > recorded->n) most = recorded->n;
-    r->made = 0;
-    bool more = worth_begin(&r->worth) || always;
-    while (more && r->made < most) {
-        SOL_TRY(replayed_make(r, guesses));
-        more = r->made < most && (always || worth_another(&r->worth, recorded->sure, r->made));
-    }
-    *n = always ? r->made : worth_count(&r->worth, recorded->sure, r->made);
-    return SOL_OK;
+    const struct bench *b = r->bench;
+    const int64_t recorded = newest_record(r)->n;
+    if (most > b->guesses) most = b->guesses;
+    if (most > recorded) most = recorded;
+    r->guesses = guesses;
+    return worth_guess(&r->worth, most, b->always, replayed_make, r, n);
 }
 
 static void replayed_learn(struct draft *d, const struct draft_step *step)
 {
     struct replayed *r = own(d);
-    const struct recorded *recorded = newest_record(r);
-    const int64_t right = recorded->right < step->guessed ? recorded->right : step->guessed;
-    for (int64_t i = 0; i < step->guessed && i <= right; i++)
-        worth_learn(&r->worth, recorded->sure[i], i < right);
-    worth_took_step(&r->worth, 1 + step->guessed, r->made, step->ns, 1 + right);
+    const int64_t recorded = newest_record(r)->right;
+    const int64_t right = recorded < step->guessed ? recorded : step->guessed;
+    worth_checked(&r->worth, step->guessed, right, step->ns);
     r->at += 1 + right;
     *r->tokens += 1 + right;
     (*r->steps)++;

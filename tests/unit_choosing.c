@@ -319,6 +319,38 @@ static void a_search_sees_choices(void **state)
     assert_int_equal(candidates_of(&op_attn_in, 3), 4); /* those of many have other heads */
 }
 
+/* Rows of one text that check guesses read the cache each for itself, unless it is long. */
+static const char *attention_of(struct stage *s, int64_t rows, int64_t capacity)
+{
+    struct rng rng;
+    struct case_maker c = {
+        .arena = s->arena, .rng = &rng, .kind = CASE_TIMED, .sequences = 1, .depth = 200};
+    struct op_problem problem = op_attention.usual;
+    struct attention_args args;
+    rng_seed(&rng, 1);
+    problem.rows = rows;
+    problem.dtype = DTYPE_F16;
+    problem.window = 0;
+    op_attention.make_problem(&c, &problem, &args);
+    args.q.data = arena_alloc(s->arena, matrix_bytes(&args.q), 256);
+    args.out.data = arena_alloc(s->arena, matrix_bytes(&args.out), 256);
+    args.kv.capacity = capacity;
+    return kernel_of(s, &op_attention, &args, false);
+}
+
+static void few_rows_of_a_text(void **state)
+{
+    (void)state;
+    struct stage s;
+    open_stage(&s, 9);
+    assert_string_equal(attention_of(&s, 2, 1 << 17), "attention_decode_f16");
+    assert_string_equal(attention_of(&s, 4, 1 << 14), "attention_decode_f16");
+    assert_string_equal(attention_of(&s, 17, 1 << 11), "attention_decode_f16");
+    assert_string_equal(attention_of(&s, 4, 1 << 15), "attention_prefill_tiles");
+    assert_string_equal(attention_of(&s, 18, 1 << 11), "attention_prefill_tiles");
+    close_stage(&s);
+}
+
 /* ---- architectures ---- */
 
 enum { GPUS = 6 };
@@ -487,6 +519,7 @@ int main(void)
         cmocka_unit_test(pairs_need_clusters),
         cmocka_unit_test(a_forced_part_is_called),
         cmocka_unit_test(a_sequence_is_its_ops),
+        cmocka_unit_test(few_rows_of_a_text),
         cmocka_unit_test(a_search_sees_choices),
         cmocka_unit_test(other_architectures_are_refused),
         cmocka_unit_test(all_architectures_are_tested),

@@ -2,7 +2,6 @@
  * had, it has to be told. */
 #include <stdlib.h>
 
-#include "base/clock.h"
 #include "generate/draft_source.h"
 #include "generate/worth.h"
 #include "infer/eagle.h"
@@ -12,9 +11,8 @@ struct eagle_draft {
     struct eagle *eagle;
     int64_t most;
     bool always;
-    int32_t newest; /* -1: none */
-    int64_t made;   /* for this step, of which not all may be checked */
-    float sure[DRAFT_MOST];
+    int32_t newest;   /* -1: none */
+    int32_t *guesses; /* while they are made: the caller's */
     struct worth worth;
 };
 
@@ -38,44 +36,30 @@ static void add(struct draft *d, const int32_t *tokens, int64_t n)
     if (n) own(d)->newest = tokens[n - 1];
 }
 
-/* One more; false: there is none. */
-static enum sol_status make(struct eagle_draft *e, int32_t *guesses, bool *made)
+static enum sol_status make(void *arg, int64_t at, float *sure, bool *made)
 {
+    struct eagle_draft *e = arg;
     struct eagle_guess guess;
-    const int64_t at = e->made;
-    const uint64_t began = clock_ns();
-    *made = false;
-    SOL_TRY(eagle_guess(e->eagle, at, at ? guesses[at - 1] : e->newest, &guess));
-    if (guess.token < 0) return SOL_OK;
-    worth_took_guess(&e->worth, (double)(clock_ns() - began));
-    guesses[at] = guess.token;
-    e->sure[at] = guess.sure;
-    e->made++;
-    *made = true;
+    SOL_TRY(eagle_guess(e->eagle, at, at ? e->guesses[at - 1] : e->newest, &guess));
+    *made = guess.token >= 0;
+    *sure = guess.sure;
+    e->guesses[at] = guess.token;
     return SOL_OK;
 }
 
 static enum sol_status guess(struct draft *d, int64_t most, int32_t *guesses, int64_t *n)
 {
     struct eagle_draft *e = own(d);
-    *n = e->made = 0;
+    *n = 0;
     if (most > e->most) most = e->most;
-    if (most < 1 || e->newest < 0) return SOL_OK;
-    bool more = worth_begin(&e->worth) || e->always;
-    while (more && e->made < most) {
-        SOL_TRY(make(e, guesses, &more));
-        more = more && e->made < most && (e->always || worth_another(&e->worth, e->sure, e->made));
-    }
-    *n = e->always ? e->made : worth_count(&e->worth, e->sure, e->made);
-    return SOL_OK;
+    if (e->newest < 0) return SOL_OK;
+    e->guesses = guesses;
+    return worth_guess(&e->worth, most, e->always, make, e, n);
 }
 
 static void learn(struct draft *d, const struct draft_step *step)
 {
-    struct eagle_draft *e = own(d);
-    for (int64_t i = 0; i < step->guessed && i <= step->right; i++)
-        worth_learn(&e->worth, e->sure[i], i < step->right);
-    worth_took_step(&e->worth, 1 + step->guessed, e->made, step->ns, 1 + step->right);
+    worth_checked(&own(d)->worth, step->guessed, step->right, step->ns);
 }
 
 static const struct draft_source source = {

@@ -1,5 +1,7 @@
 #include "generate/worth.h"
 
+#include "base/clock.h"
+
 enum {
     MAKING = 2, /* the first steps of a size make a plan, then its graph: their times say nothing */
     PRIOR = 4,  /* guesses that a bin begins with, as often right as the head is sure */
@@ -163,4 +165,29 @@ void worth_took_step(struct worth *w, int64_t rows, int64_t made, double ns, int
     if (!made) return;
     w->trial = WORTH_NO_TRIAL;
     judge(w, usual, tokens);
+}
+
+/* ---- a step ---- */
+
+enum sol_status worth_guess(struct worth *w, int64_t most, bool always, worth_guess_fn guess,
+                            void *arg, int64_t *n)
+{
+    bool more = most > 0 && (worth_begin(w) || always);
+    *n = w->made = 0;
+    while (more) {
+        const uint64_t began = clock_ns();
+        SOL_TRY(guess(arg, w->made, &w->sure[w->made], &more));
+        if (!more) break;
+        worth_took_guess(w, (double)(clock_ns() - began));
+        w->made++;
+        more = w->made < most && (always || worth_another(w, w->sure, w->made));
+    }
+    *n = always ? w->made : worth_count(w, w->sure, w->made);
+    return SOL_OK;
+}
+
+void worth_checked(struct worth *w, int64_t checked, int64_t right, double ns)
+{
+    for (int64_t i = 0; i < checked && i <= right; i++) worth_learn(w, w->sure[i], i < right);
+    worth_took_step(w, 1 + checked, w->made, ns, 1 + right);
 }
