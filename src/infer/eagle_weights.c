@@ -35,13 +35,15 @@ static struct tensor stored(const struct eagle *e, const struct tensor *t)
     return to;
 }
 
-/* Matrices that a guess multiplies by the same row, one below the other; without data where their
- * rows do not fill pieces. */
+enum { UPLOAD_ROWS = 16 * PACK_ROWS, STACKS = 2 };
+
+/* Matrices that a guess multiplies by the same row, to be one below the other. */
 struct stack {
     struct tensor *all, *parts[3];
     int n;
 };
 
+/* No rows where the parts' do not fill pieces, or their types differ. */
 static struct tensor stacked(const struct eagle *e, const struct stack *s)
 {
     struct tensor all = stored(e, s->parts[0]);
@@ -55,14 +57,12 @@ static struct tensor stacked(const struct eagle *e, const struct stack *s)
 }
 
 struct upload {
-    struct stack stacks[2];
+    struct stack stacks[STACKS];
     void *staging; /* on the GPU */
     void *rows;    /* [UPLOAD_ROWS][cols] as they go there, and as numbers */
     float *numbers;
     size_t at; /* in e->uploaded */
 };
-enum { UPLOAD_ROWS = 16 * PACK_ROWS, STACKS = 2 };
-
 static void find_stacks(struct eagle *e, struct upload *up)
 {
     struct eagle_weights *w = &e->weights;
