@@ -140,7 +140,7 @@ static size_t upload_bytes(struct eagle *e, const struct upload *up, int64_t *lo
 {
     struct tensor *t;
     size_t bytes = 0;
-    *longest = 0;
+    *longest = 1;
     for (int i = 0; i < STACKS; i++) bytes += bytes_of(stacked(e, &up->stacks[i]));
     for (int i = 0; (t = eagle_head_tensor(&e->weights, i)); i++) {
         if (t->data && !only_stacked(e, up, t)) bytes += bytes_of(stored(e, t));
