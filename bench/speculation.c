@@ -142,17 +142,21 @@ static const struct recorded *newest_record(const struct replayed *r)
 static enum sol_status replayed_make(void *arg, int64_t at, float *sure, bool *made)
 {
     struct replayed *r = arg;
+    const struct sample_draw likeliest = {.inverse_temperature = 1, .list = -1};
     struct eagle_guess guess;
     if (r->bench->eagle)
-        SOL_TRY(eagle_guess(r->bench->eagle, at, at ? r->guesses[at - 1] : r->newest, &guess));
+        SOL_TRY(eagle_guess(r->bench->eagle, at, at ? r->guesses[at - 1] : r->newest, &likeliest,
+                            &guess));
     r->guesses[at] = wrong_token(r, at);
     *sure = newest_record(r)->sure[at];
     *made = true;
     return SOL_OK;
 }
 
-static enum sol_status replayed_guess(struct draft *d, int64_t most, int32_t *guesses, int64_t *n)
+static enum sol_status replayed_guess(struct draft *d, const struct sampler *sampler, int64_t most,
+                                      int32_t *guesses, int64_t *n)
 {
+    (void)sampler;
     struct replayed *r = own(d);
     const struct bench *b = r->bench;
     const int64_t recorded = newest_record(r)->n;

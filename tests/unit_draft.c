@@ -34,7 +34,7 @@ static void add(struct draft *d, const char *text)
 static int64_t guess(struct draft *d, int64_t most, int32_t tokens[DRAFT_MOST])
 {
     int64_t n;
-    assert_int_equal(draft_guess(d, most, tokens, &n), SOL_OK);
+    assert_int_equal(draft_guess(d, NULL, most, tokens, &n), SOL_OK);
     return n;
 }
 

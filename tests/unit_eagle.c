@@ -26,6 +26,7 @@ static const char *builtin = SOL_SOURCE_DIR "/models/builtin.gguf";
 static const char *trained = SOL_SOURCE_DIR "/models/builtin-eagle3";
 static const char *vectors = SOL_SOURCE_DIR "/tests/data/eagle_vectors.json";
 static struct model *tiny;
+static const struct sample_draw likeliest = {.inverse_temperature = 1, .list = -1};
 static struct gpu *gpu; /* SOL_TEST_BACKEND=cuda; else NULL */
 
 static void must(enum sol_status status)
@@ -207,7 +208,7 @@ static void guess(struct pair *p, int32_t newest, struct guessed *out)
     memset(out, 0, sizeof *out);
     for (int64_t i = 0; i < GUESSES; i++) {
         struct eagle_guess made;
-        must(eagle_guess(p->eagle, i, i ? out->tokens[i - 1] : newest, &made));
+        must(eagle_guess(p->eagle, i, i ? out->tokens[i - 1] : newest, &likeliest, &made));
         if (made.token < 0) break;
         out->tokens[out->n++] = made.token;
         out->sure[i] = made.sure;
@@ -328,7 +329,7 @@ static void check_vector(struct model *model, const struct eagle_head *head, con
         float made[4096];
         double error = 0, size = 0;
         const json_t *row = json_array_get(logits, (size_t)k);
-        must(eagle_guess(p.eagle, k, k ? got.token : text[n - 1], &got));
+        must(eagle_guess(p.eagle, k, k ? got.token : text[n - 1], &likeliest, &got));
         must(eagle_logits(p.eagle, made));
         assert_int_equal(got.token, json_integer_value(json_array_get(wanted, (size_t)k)));
         assert_float_equal(got.sure, share(made, head->draft_vocab), 1e-5);
@@ -373,9 +374,9 @@ static double error_of(const struct eagle_head *head, struct pair *cpu, struct p
     struct eagle_guess wanted, got;
     float a[4096], b[4096];
     double error = 0, size = 0;
-    must(eagle_guess(cpu->eagle, k, before, &wanted));
+    must(eagle_guess(cpu->eagle, k, before, &likeliest, &wanted));
     must(eagle_logits(cpu->eagle, a));
-    must(eagle_guess(there->eagle, k, before, &got));
+    must(eagle_guess(there->eagle, k, before, &likeliest, &got));
     must(eagle_logits(there->eagle, b));
     for (int64_t i = 0; i < head->draft_vocab; i++) {
         error += (double)(a[i] - b[i]) * (double)(a[i] - b[i]);

@@ -1,9 +1,14 @@
-/* A token from its row of logits: what is known of its pieces, of some draws in two passes, and the draw.
- * blockIdx.y is the row. */
+/* A token from its row of logits by a race (op sample, src/ops/args.h): what is known of its pieces, of some draws in two
+ * passes, and who is first of all. A token's pace is 1 / its time. Paces are compared as logarithms: those of a warp in
+ * float32, and those next to its largest again in double. blockIdx.y is the row. */
 #include "common.cuh"
+#include "random.cuh"
 #include "sample/sample_args.h"
 
-enum { WARPS = SAMPLE_THREADS / WARP };
+enum { WARPS = SAMPLE_THREADS / WARP, NOBODY = 0x7fffffff };
+
+/* More than float32 may be wrong by where a pace can be the first. */
+__device__ constexpr float CLOSE = 1e-3f;
 
 /* A row of logits, and what of it may be chosen: with `allowed` the tokens whose bits are set, else the others. */
 struct candidates {
@@ -29,268 +34,181 @@ __device__ inline float logit_at(const sample_kernel_args &a, const candidates &
     return banned || isnan(value) ? -INFINITY : value;
 }
 
-__device__ inline void take_larger(float &max, int32_t &id, float other_max, int32_t other_id)
+/* This thread's of a block's piece; neighbouring threads have neighbours. */
+__device__ inline uint32_t column_of(int n)
 {
-    if (other_max > max || (other_max == max && other_id < id)) max = other_max, id = other_id;
+    return blockIdx.x * SAMPLE_PIECE + n * SAMPLE_THREADS + threadIdx.x;
 }
 
-/* Of a warp, to all of it. */
-__device__ inline void warp_argmax(float &max, int32_t &id)
-{
-    for (int step = WARP / 2; step; step /= 2)
-        take_larger(max, id, __shfl_xor_sync(FULL_MASK, max, step),
-                    __shfl_xor_sync(FULL_MASK, id, step));
-}
+/* ---- of warps and blocks ---- */
 
-__device__ inline double warp_sum_f64(double value)
-{
-    for (int step = WARP / 2; step; step /= 2) value += __shfl_xor_sync(FULL_MASK, value, step);
-    return value;
-}
-
-/* A row's draw. `greedy`: the largest is taken, and weights, if they are wanted, are those of temperature 1. */
-struct row_draw : sample_kernel_draw {
-    bool greedy;
+template <class T>
+struct entrant {
+    T value;
+    int32_t id;
 };
 
-__device__ inline row_draw draw_of(const sample_kernel_args &a)
+template <class T>
+__device__ inline entrant<T> larger(const entrant<T> &a, const entrant<T> &b)
 {
-    row_draw draw{a.draws[blockIdx.y]};
-    draw.greedy = isinf(draw.inverse_temperature);
-    if (draw.greedy) draw.inverse_temperature = 1;
-    return draw;
+    return b.value > a.value || (b.value == a.value && b.id < a.id) ? b : a;
 }
 
-/* An infinite logit leaves nothing to be weighed beside it. */
-__device__ inline bool is_weighed(const sample_kernel_args &a, const row_draw &draw, float max)
+/* To all of the warp. */
+template <class T>
+__device__ inline entrant<T> warp_largest(entrant<T> mine)
 {
-    return (!draw.greedy || a.probability) && !isinf(max);
+    for (int step = WARP / 2; step; step /= 2)
+        mine = larger(mine, {__shfl_xor_sync(FULL_MASK, mine.value, step), __shfl_xor_sync(FULL_MASK, mine.id, step)});
+    return mine;
 }
 
-/* Once in the code, which a step finds in no cache. */
-__device__ __noinline__ double weight_of(const sample_kernel_draw &draw, float max, float value)
+/* To all of the block; once a kernel and type. */
+template <class T>
+__device__ inline entrant<T> block_largest(entrant<T> mine)
 {
-    double weight = exp(((double)value - max) * draw.inverse_temperature);
-    return weight >= draw.min_p ? weight : 0;
+    __shared__ entrant<T> of[WARPS];
+    mine = warp_largest(mine);
+    if (threadIdx.x % WARP == 0) of[threadIdx.x / WARP] = mine;
+    __syncthreads();
+    return warp_largest(of[threadIdx.x % WARPS]);
 }
 
-/* ---- pieces ---- */
-
-/* What a piece adds to the sum of weights beside `max`. */
-__device__ inline double piece_weight(const sample_kernel_draw &draw, const sample_piece &piece, float max)
+__device__ inline float block_sum(float mine)
 {
-    if (draw.min_p > 0 || !(piece.sum > 0)) return piece.sum;
-    return piece.sum * exp(((double)piece.max - max) * draw.inverse_temperature);
+    __shared__ float of[WARPS];
+    mine = warp_sum(mine);
+    if (threadIdx.x % WARP == 0) of[threadIdx.x / WARP] = mine;
+    __syncthreads();
+    float sum = 0;
+    for (int w = 0; w < WARPS; w++) sum += of[w];
+    return sum;
 }
 
-/* Of the pieces of a block's warps, in its first warp. */
-__device__ inline sample_piece join_pieces(const sample_kernel_draw &draw, const sample_piece *pieces)
+/* ---- a piece ---- */
+
+/* The logarithm of a pace beside `max`. Once in the code, which a step finds in no cache. */
+__device__ __noinline__ double pace_of(const sample_kernel_draw &draw, float max, float value, uint64_t id)
 {
-    const int lane = threadIdx.x;
-    const sample_piece mine = lane < WARPS ? pieces[lane] : sample_piece{-INFINITY, 0x7fffffff, 0};
-    float max = mine.max;
-    int32_t id = mine.id;
-    warp_argmax(max, id);
-    return {max, id, warp_sum_f64(piece_weight(draw, mine, max))};
+    const double weight = ((double)value - max) * draw.inverse_temperature;
+    return draw.key ? weight - log(-log1p(-noise_of(draw.key, id))) : weight;
 }
 
-/* Each warp weighs beside its own largest. With min_p it takes the row's to know who weighs something: those sums come
- * later. */
+__device__ inline float rough_pace_of(const sample_kernel_draw &draw, float max, float value, uint64_t id)
+{
+    const float weight = (value - max) * fminf((float)draw.inverse_temperature, 1e30f);
+    if (!draw.key) return weight;
+    const double v = noise_of(draw.key, id);
+    return weight - logf(v < 0.5 ? -log1pf(-(float)v) : -logf((float)(1 - v)));
+}
+
+__device__ inline bool is_heavy(const sample_kernel_draw &draw, float max, float value)
+{
+    if (!(draw.min_p > 0)) return true;
+    return exp(((double)value - max) * draw.inverse_temperature) >= draw.min_p;
+}
+
+/* The race of a block's piece beside `max`, which is finite; thread 0 writes. */
+__device__ inline void race(const sample_kernel_args &a, const sample_kernel_draw &draw, float max,
+                            const float (&values)[SAMPLE_EACH])
+{
+    const uint32_t end = (uint32_t)a.vocab - 1;
+    float paces[SAMPLE_EACH], top = -INFINITY, sum = 0;
+#pragma unroll
+    for (int n = 0; n < SAMPLE_EACH; n++) {
+        const uint32_t column = min(column_of(n), end);
+        const bool runs = values[n] > -INFINITY && is_heavy(draw, max, values[n]);
+        paces[n] = runs ? rough_pace_of(draw, max, values[n], a.ids ? a.ids[column] : column) : -INFINITY;
+        top = fmaxf(top, paces[n]);
+        if (a.share) sum += expf(paces[n]);
+    }
+    top = warp_max(top);
+    entrant<double> first{-INFINITY, NOBODY};
+#pragma unroll
+    for (int n = 0; n < SAMPLE_EACH; n++) {
+        if (!(paces[n] >= top - CLOSE) || paces[n] == -INFINITY) continue;
+        const uint32_t column = column_of(n);
+        first = larger(first, {pace_of(draw, max, values[n], a.ids ? a.ids[column] : column), (int32_t)column});
+    }
+    first = block_largest(first);
+    if (a.share) sum = block_sum(sum);
+    if (threadIdx.x) return;
+    sample_piece &piece = a.partial[blockIdx.y * a.pieces + blockIdx.x];
+    piece.lead = first.value, piece.first = first.id, piece.sum = sum;
+}
+
+/* With min_p the row's largest says who runs: those races come later. */
 KERNEL_OF(SAMPLE_THREADS, sample_pieces, sample_kernel_args)
 {
-    __shared__ sample_piece pieces[WARPS];
     wait_for_input();
     let_next_start();
     const candidates c = candidates_of(a);
-    const row_draw draw = draw_of(a);
-    const uint32_t first = blockIdx.x * SAMPLE_PIECE + threadIdx.x;
-    float values[SAMPLE_EACH], max = -INFINITY;
-    int32_t id = 0x7fffffff;
+    const sample_kernel_draw draw = a.draws[blockIdx.y];
+    float values[SAMPLE_EACH];
+    entrant<float> largest{-INFINITY, NOBODY};
 #pragma unroll
-    for (int n = 0; n < SAMPLE_EACH; n++) values[n] = logit_at(a, c, first + n * SAMPLE_THREADS);
+    for (int n = 0; n < SAMPLE_EACH; n++) values[n] = logit_at(a, c, column_of(n));
 #pragma unroll
-    for (int n = 0; n < SAMPLE_EACH; n++)
-        take_larger(max, id, values[n], (int32_t)(first + n * SAMPLE_THREADS));
-    warp_argmax(max, id);
-    double sum = 0;
-    if (is_weighed(a, draw, max) && !(draw.min_p > 0))
-#pragma unroll
-        for (int n = 0; n < SAMPLE_EACH; n++) sum += weight_of(draw, max, values[n]);
-    sum = warp_sum_f64(sum);
-    if (threadIdx.x % WARP == 0) pieces[threadIdx.x / WARP] = {max, id, sum};
-    __syncthreads();
-    if (threadIdx.x >= WARP) return;
-    const sample_piece all = join_pieces(draw, pieces);
-    if (threadIdx.x == 0) a.partial[blockIdx.y * a.pieces + blockIdx.x] = all;
+    for (int n = 0; n < SAMPLE_EACH; n++) largest = larger(largest, {values[n], (int32_t)column_of(n)});
+    largest = block_largest(largest);
+    if (threadIdx.x == 0) {
+        sample_piece &piece = a.partial[blockIdx.y * a.pieces + blockIdx.x];
+        piece.max = largest.value, piece.id = largest.id;
+        piece.lead = -INFINITY, piece.first = NOBODY, piece.sum = 0;
+    }
+    if (draw.min_p > 0 || isinf(largest.value) || (!draw.key && !a.share)) return;
+    race(a, draw, largest.value, values);
 }
 
 /* The largest of the whole row, from its pieces; to all threads. */
-__device__ inline void row_argmax(const sample_kernel_args &a, const sample_piece *pieces, float &max,
-                                  int32_t &id)
+__device__ inline entrant<float> row_largest(const sample_kernel_args &a)
 {
-    __shared__ float maxima[WARPS];
-    __shared__ int32_t ids[WARPS];
-    const int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
-    max = -INFINITY, id = 0x7fffffff;
-    for (uint32_t i = threadIdx.x; i < a.pieces; i += SAMPLE_THREADS)
-        take_larger(max, id, pieces[i].max, pieces[i].id);
-    warp_argmax(max, id);
-    if (lane == 0) maxima[warp] = max, ids[warp] = id;
-    __syncthreads();
-    max = maxima[lane % WARPS], id = ids[lane % WARPS];
-    warp_argmax(max, id);
+    const sample_piece *pieces = a.partial + blockIdx.y * a.pieces;
+    entrant<float> largest{-INFINITY, NOBODY};
+    for (uint32_t i = threadIdx.x; i < a.pieces; i += SAMPLE_THREADS) largest = larger(largest, {pieces[i].max, pieces[i].id});
+    return block_largest(largest);
 }
 
-/* The sums that take the row's largest. */
-KERNEL_OF(SAMPLE_THREADS, sample_weigh, sample_kernel_args)
+/* The races that take the row's largest. */
+KERNEL_OF(SAMPLE_THREADS, sample_again, sample_kernel_args)
 {
-    __shared__ double sums[WARPS];
     wait_for_input();
     let_next_start();
-    const row_draw draw = draw_of(a);
-    sample_piece *pieces = a.partial + blockIdx.y * a.pieces;
-    float max;
-    int32_t id;
+    const sample_kernel_draw draw = a.draws[blockIdx.y];
     if (!(draw.min_p > 0)) return;
-    row_argmax(a, pieces, max, id);
-    if (!is_weighed(a, draw, max)) return;
+    const entrant<float> largest = row_largest(a);
+    if (isinf(largest.value)) return;
     const candidates c = candidates_of(a);
-    const uint32_t first = blockIdx.x * SAMPLE_PIECE + threadIdx.x;
-    double sum = 0;
+    float values[SAMPLE_EACH];
 #pragma unroll
-    for (int n = 0; n < SAMPLE_EACH; n++)
-        sum += weight_of(draw, max, logit_at(a, c, first + n * SAMPLE_THREADS));
-    sum = warp_sum_f64(sum);
-    if (threadIdx.x % WARP == 0) sums[threadIdx.x / WARP] = sum;
-    __syncthreads();
-    if (threadIdx.x) return;
-    for (int w = 1; w < WARPS; w++) sum += sums[w];
-    pieces[blockIdx.x].sum = sum;
+    for (int n = 0; n < SAMPLE_EACH; n++) values[n] = logit_at(a, c, column_of(n));
+    race(a, draw, largest.value, values);
 }
 
-/* ---- the draw ---- */
-
-/* The sum of `mine` of all threads before this one; *total: of all. */
-__device__ inline double sum_before(double mine, double *total)
-{
-    __shared__ double sums[WARPS];
-    const int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
-    double upto = mine;
-    for (int step = 1; step < WARP; step *= 2) {
-        const double before = __shfl_up_sync(FULL_MASK, upto, step);
-        if (lane >= step) upto += before;
-    }
-    if (lane == WARP - 1) sums[warp] = upto;
-    __syncthreads();
-    double before = 0, all = 0;
-    for (int w = 0; w < WARPS; w++) {
-        if (w == warp) before = all;
-        all += sums[w];
-    }
-    __syncthreads();
-    *total = all;
-    return before + (upto - mine);
-}
-
-/* The first thread for which `reached` holds, or, as rounding may carry a target past the end, the last one that
- * weighs something. To all threads. */
-__device__ inline int first_reached(bool reached, bool weighs)
-{
-    __shared__ int found, last;
-    if (threadIdx.x == 0) found = SAMPLE_THREADS, last = 0;
-    __syncthreads();
-    if (weighs) atomicMax(&last, (int)threadIdx.x);
-    if (weighs && reached) atomicMin(&found, (int)threadIdx.x);
-    __syncthreads();
-    const int first = found == SAMPLE_THREADS ? last : found;
-    __syncthreads();
-    return first;
-}
-
-/* Which piece, and what is left of the target there. */
-struct spot {
-    uint32_t piece;
-    double target;
-};
-
-/* A thread has neighbouring pieces: one, up to a million logits. */
-__device__ inline spot find_piece(const sample_kernel_args &a, const sample_kernel_draw &draw,
-                                  const sample_piece *pieces, float max)
-{
-    __shared__ spot at;
-    const uint32_t n = (uint32_t)a.pieces, each = (n + SAMPLE_THREADS - 1) / SAMPLE_THREADS;
-    const uint32_t first = min(n, threadIdx.x * each), end = min(n, first + each);
-    double mine = 0, total;
-    for (uint32_t i = first; i < end; i++) mine += piece_weight(draw, pieces[i], max);
-    const double before = sum_before(mine, &total), target = draw.uniform * total;
-    if (first_reached(target < before + mine, mine > 0) == threadIdx.x) {
-        double left = target - before;
-        bool found = false;
-        for (uint32_t i = first; i < end && !found; i++) {
-            const double weight = piece_weight(draw, pieces[i], max);
-            if (!(weight > 0)) continue;
-            at = spot{i, left};
-            found = left < weight;
-            left -= weight;
-        }
-    }
-    __syncthreads();
-    return at;
-}
-
-/* The same within a piece. */
-__device__ inline int32_t find_id(const sample_kernel_args &a, const sample_kernel_draw &draw, float max,
-                                  const spot &at)
-{
-    __shared__ int32_t id;
-    const candidates c = candidates_of(a);
-    const uint32_t first = at.piece * SAMPLE_PIECE + threadIdx.x * SAMPLE_EACH;
-    double weights[SAMPLE_EACH], mine = 0, total;
-#pragma unroll
-    for (int n = 0; n < SAMPLE_EACH; n++) {
-        weights[n] = weight_of(draw, max, logit_at(a, c, first + n));
-        mine += weights[n];
-    }
-    double sum = sum_before(mine, &total);
-    if (first_reached(at.target < sum + mine, mine > 0) == threadIdx.x) {
-        bool found = false;
-#pragma unroll
-        for (int n = 0; n < SAMPLE_EACH; n++) {
-            if (found || !(weights[n] > 0)) continue;
-            id = (int32_t)(first + n);
-            sum += weights[n];
-            found = at.target < sum;
-        }
-    }
-    __syncthreads();
-    return id;
-}
-
-/* What `id` weighs of all; in thread 0. */
-__device__ inline double share_of(const sample_kernel_args &a, const sample_kernel_draw &draw,
-                                  const sample_piece *pieces, float max, int32_t id)
-{
-    double mine = 0, total;
-    for (uint32_t i = threadIdx.x; i < a.pieces; i += SAMPLE_THREADS) mine += piece_weight(draw, pieces[i], max);
-    sum_before(mine, &total);
-    if (isinf(max)) return max > 0;
-    return weight_of(draw, max, a.logits[blockIdx.y * a.vocab + id]) / total;
-}
+/* ---- the row ---- */
 
 KERNEL_OF(SAMPLE_THREADS, sample_draw, sample_kernel_args)
 {
     wait_for_input();
     let_next_start();
-    const row_draw draw = draw_of(a);
-    sample_piece *pieces = a.partial + blockIdx.y * a.pieces;
-    float max;
-    int32_t id;
-    row_argmax(a, pieces, max, id);
-    if (max == -INFINITY) id = -1;
-    if (!draw.greedy && !isinf(max)) id = find_id(a, draw, max, find_piece(a, draw, pieces, max));
-    const double share = a.probability ? share_of(a, draw, pieces, max, id) : 0;
+    const sample_kernel_draw draw = a.draws[blockIdx.y];
+    const sample_piece *pieces = a.partial + blockIdx.y * a.pieces;
+    const entrant<float> largest = row_largest(a);
+    const bool races = !isinf(largest.value);
+    entrant<double> first{-INFINITY, NOBODY};
+    float sum = 0;
+    for (uint32_t i = threadIdx.x; races && i < a.pieces; i += SAMPLE_THREADS) {
+        const sample_piece &p = pieces[i];
+        const double behind = draw.min_p > 0 ? 0 : ((double)p.max - largest.value) * draw.inverse_temperature;
+        first = larger(first, {p.lead + behind, p.first});
+        if (p.sum > 0) sum += p.sum * expf((float)behind);
+    }
+    first = block_largest(first);
+    sum = block_sum(sum);
     if (threadIdx.x) return;
-    if (a.probability) a.probability[draw.place] = (float)share;
-    a.token[draw.place] = id;
-    if (a.next) a.next[blockIdx.y] = id < 0 ? 0 : id;
+    const int32_t column = races && draw.key ? first.id : largest.id;
+    const int32_t token = largest.value == -INFINITY ? -1 : a.ids ? a.ids[column] : column;
+    if (a.share) a.share[draw.place] = races ? (float)(exp(first.value) / sum) : largest.value > 0;
+    a.token[draw.place] = token;
+    if (a.next) a.next[blockIdx.y] = token < 0 ? 0 : token;
 }

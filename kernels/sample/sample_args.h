@@ -12,14 +12,18 @@ enum {
 
 /* What is known of SAMPLE_PIECE logits. */
 struct sample_piece {
-    float max;  /* -infinity: none may be chosen */
-    int32_t id; /* the lowest that has it */
-    double sum; /* of weights beside `max`; beside the row's largest where there is a min_p */
+    float max;     /* -infinity: none may be chosen */
+    int32_t id;    /* the lowest column that has it */
+    double lead;   /* the logarithm of the pace of the race's first, beside `max`; beside the row's
+                    * largest where there is a min_p */
+    int32_t first; /* its column */
+    float sum;     /* of paces, beside the same, if the share is wanted */
 };
 
 /* As struct sample_draw (src/ops/args.h). */
 struct sample_kernel_draw {
-    double uniform, inverse_temperature, min_p;
+    uint64_t key;
+    double inverse_temperature, min_p;
     int32_t list, place;
 };
 
@@ -28,12 +32,13 @@ struct sample_kernel_args {
     const float *logits;                    /* [n][vocab] */
     const uint32_t *banned;                 /* bits, or NULL */
     const uint32_t *lists;                  /* [][(vocab + 31) / 32] of what is allowed, or NULL */
+    const int32_t *ids;                     /* [vocab], or NULL */
     const struct sample_kernel_draw *draws; /* [n] */
     struct sample_piece *partial;           /* [n][pieces] */
     int32_t *token;                         /* by places */
     int32_t *next;                          /* NULL, or [n] the same with 0 instead of -1 */
-    float *probability;                     /* NULL, or of the tokens, by places */
+    float *share;                           /* NULL, or of the tokens, by places */
 };
-SOL_STATIC_ASSERT(sizeof(struct sample_kernel_args) == 80, "host and device agree");
+SOL_STATIC_ASSERT(sizeof(struct sample_kernel_args) == 88, "host and device agree");
 
 #endif

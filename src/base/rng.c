@@ -13,13 +13,7 @@ static uint64_t rotate_left(uint64_t x, int by)
 
 void rng_seed(struct rng *rng, uint64_t seed)
 {
-    for (int i = 0; i < 4; i++) {
-        seed += 0x9e3779b97f4a7c15u;
-        uint64_t z = seed;
-        z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-        z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-        rng->state[i] = z ^ (z >> 31);
-    }
+    for (int i = 0; i < 4; i++) rng->state[i] = rng_splitmix(seed, (uint64_t)i);
 }
 
 uint64_t rng_next(struct rng *rng)
@@ -61,6 +55,11 @@ static double natural_log(double x)
     double s = (m - 1) / (m + 1), square = s * s, sum = 0;
     for (int k = 0; k < TERMS; k++) sum = sum * square + odd[k];
     return 2 * s * sum + exponent * 0.69314718055994531;
+}
+
+double rng_exponential(double v)
+{
+    return -natural_log(1 - v);
 }
 
 /* Marsaglia's polar method. */

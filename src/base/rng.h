@@ -17,6 +17,24 @@ float rng_normal(struct rng *rng);   /* mean 0, sd 1 */
 void rng_normals(struct rng *rng, float scale, float *out, int64_t n);
 int64_t rng_range(struct rng *rng, int64_t lo, int64_t hi); /* lo..hi inclusive, unbiased enough */
 
+/* Number `index`, from 0, of splitmix64's stream from `seed` on. Here, so that loops over it are
+ * vectorised. */
+static inline uint64_t rng_splitmix(uint64_t seed, uint64_t index)
+{
+    uint64_t z = seed + (index + 1) * 0x9e3779b97f4a7c15u;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    return z ^ (z >> 31);
+}
+/* The same in (0, 1), of 52 bits. */
+static inline double rng_noise(uint64_t key, uint64_t index)
+{
+    return ((double)(rng_splitmix(key, index) >> 12) + 0.5) * 0x1p-52;
+}
+/* -log(1 - v) for v of rng_noise: exponentially distributed, mean 1, above 0. The same bits on
+ * every machine. */
+double rng_exponential(double v);
+
 /* Philox4x32 of ten rounds (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011):
  * 128 bits that key and counter alone decide, so that whoever asks, in whatever order, gets the
  * same. */

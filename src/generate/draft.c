@@ -24,9 +24,10 @@ void draft_add(struct draft *d, const int32_t *tokens, int64_t n)
     d->source->add(d, tokens, n);
 }
 
-enum sol_status draft_guess(struct draft *d, int64_t most, int32_t guesses[DRAFT_MOST], int64_t *n)
+enum sol_status draft_guess(struct draft *d, const struct sampler *sampler, int64_t most,
+                            int32_t guesses[DRAFT_MOST], int64_t *n)
 {
-    return d->source->guess(d, most, guesses, n);
+    return d->source->guess(d, sampler, most, guesses, n);
 }
 
 void draft_learn(struct draft *d, const struct draft_step *step)

@@ -22,6 +22,7 @@ enum {
 
 struct draft;
 struct eagle;
+struct sampler;
 
 /* By looking up, for texts of up to `capacity` tokens, and 1 to DRAFT_MOST guesses at a time. */
 enum sol_status draft_create(int64_t capacity, int64_t most, struct draft **out);
@@ -41,9 +42,11 @@ void draft_add(struct draft *draft, const int32_t *tokens, int64_t n);
  * followed where the last tokens stood before: at the place with most of them, of several the last,
  * and DRAFT_KEY of them at least. Where it is so near that the text ends before the guesses do,
  * they repeat. None where these tokens are new, and for a while after guesses that were wrong. A
- * head guesses where that is worth its time, and knows what the model found in the last token. */
-enum sol_status draft_guess(struct draft *draft, int64_t most, int32_t guesses[DRAFT_MOST],
-                            int64_t *n);
+ * head guesses where that is worth its time, and knows what the model found in the last token; it
+ * draws with the random numbers that `sampler` will draw the tokens with, which so are more often
+ * the same. */
+enum sol_status draft_guess(struct draft *draft, const struct sampler *sampler, int64_t most,
+                            int32_t guesses[DRAFT_MOST], int64_t *n);
 /* What became of the guesses that draft_guess gave last, so that the next ones are fewer or more.
  */
 struct draft_step {

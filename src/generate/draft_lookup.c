@@ -102,8 +102,10 @@ static int64_t best_place(const struct lookup *d)
     return best;
 }
 
-static enum sol_status guess(struct draft *draft, int64_t most, int32_t *guesses, int64_t *n)
+static enum sol_status guess(struct draft *draft, const struct sampler *sampler, int64_t most,
+                             int32_t *guesses, int64_t *n)
 {
+    (void)sampler;
     const struct lookup *d = own(draft);
     *n = 0;
     if (most > d->length) most = d->length;

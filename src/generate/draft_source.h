@@ -8,7 +8,8 @@ struct draft_source {
     void (*destroy)(struct draft *draft); /* of what calloc gave */
     void (*reset)(struct draft *draft);
     void (*add)(struct draft *draft, const int32_t *tokens, int64_t n);
-    enum sol_status (*guess)(struct draft *draft, int64_t most, int32_t *guesses, int64_t *n);
+    enum sol_status (*guess)(struct draft *draft, const struct sampler *sampler, int64_t most,
+                             int32_t *guesses, int64_t *n);
     /* Or NULL. */
     void (*learn)(struct draft *draft, const struct draft_step *step);
 };

@@ -41,7 +41,7 @@ static int64_t least(int64_t a, int64_t b)
 }
 
 /* Each row gives a token at most, so guesses beyond what is wanted are of no use. */
-static enum sol_status guess(struct speculation *s, int64_t most)
+static enum sol_status guess(struct speculation *s, const struct sampler *sampler, int64_t most)
 {
     const struct engine_params *p = engine_params_of(s->engine);
     const int64_t position = engine_position(s->engine, s->sequence);
@@ -49,7 +49,7 @@ static enum sol_status guess(struct speculation *s, int64_t most)
     if (!s->draft) return SOL_OK;
     most = least(most - 1, p->context - position - 1);
     most = least(most, least(p->max_outputs, least(p->max_run, p->max_batch)) - 1);
-    return draft_guess(s->draft, most, s->guesses, &s->n_guesses);
+    return draft_guess(s->draft, sampler, most, s->guesses, &s->n_guesses);
 }
 
 static bool draws_there(const struct speculation *s, const struct sampler *sampler)
@@ -137,7 +137,7 @@ enum sol_status speculation_next(struct speculation *s, int32_t newest, int64_t 
         assert(newest == s->guesses[s->next - 1]);
         return draw(s, sampler, token);
     }
-    SOL_TRY(guess(s, most));
+    SOL_TRY(guess(s, sampler, most));
     s->counts.guessed += s->n_guesses;
     s->counts.steps++;
     const uint64_t began = clock_ns();

@@ -21,7 +21,7 @@ struct line {
     enum stage first, last; /* BEGIN to END: kept */
 };
 
-enum { LINES = 21, ALIGN = 256 };
+enum { LINES = 22, ALIGN = 256 };
 
 #define AT(name) offsetof(struct eagle_buffers, name)
 
@@ -49,10 +49,11 @@ static void describe(const struct eagle *e, struct line lines[LINES])
         {AT(gate), 2 * inter, MLP, MLP},
         {AT(logits), (size_t)e->head->draft_vocab * f, OUTPUT, END},
         {AT(inv_freq), (size_t)c->head_dim / 2 * f, BEGIN, END},
-        {AT(draw), sizeof(struct sample_draw), BEGIN, END},
+        {AT(ids), (size_t)e->head->draft_vocab * sizeof(int32_t), BEGIN, END},
         {AT(first), sizeof(int32_t), BEGIN, END},
         {AT(guess), sizeof(struct eagle_guess), OUTPUT, END},
-        {AT(rows), 3 * (rows + 1) * sizeof(int32_t), BEGIN, END},
+        {AT(turn), sizeof(struct eagle_turn), BEGIN, END},
+        {AT(rows), 3 * rows * sizeof(int32_t), BEGIN, END},
         {AT(kv.k), cache, BEGIN, END},
         {AT(kv.v), cache, BEGIN, END},
     };
@@ -83,10 +84,21 @@ static struct batch split_rows(int32_t *rows, int64_t most)
 
 static void point_rows(struct eagle_rows *r, int32_t *rows, int32_t *host, int64_t most)
 {
-    r->most = most;
     r->batch = split_rows(rows, most);
     r->host = split_rows(host, most);
     if (host != rows) r->batch.host = &r->host;
+}
+
+/* What of a GPU's is on the host. */
+struct pinned {
+    struct eagle_turn turn;
+    struct eagle_guess guess;
+    int32_t rows[];
+};
+
+static size_t rows_bytes(int64_t rows)
+{
+    return (size_t)(3 * rows) * sizeof(int32_t);
 }
 
 /* The cache has room for the engine's context, so that it is no ring that comes round. */
@@ -101,20 +113,21 @@ static enum sol_status take_memory(struct eagle *e)
                                  .capacity = (p->context + KV_BLOCK - 1) / KV_BLOCK * KV_BLOCK};
     e->size = point(e, plan_nowhere);
     const int64_t most = e->most_rows;
-    const size_t pinned = (size_t)(3 * (most + 1)) * sizeof(int32_t) + sizeof(struct eagle_guess);
     if (e->gpu) {
         struct gpu_stream *stream = engine_context(e->engine)->stream;
         SOL_TRY(gpu_alloc(e->gpu, "draft head", e->size, &e->memory));
-        SOL_TRY(gpu_alloc_pinned(e->gpu, pinned, &e->pinned));
+        SOL_TRY(gpu_alloc_pinned(e->gpu, sizeof(struct pinned) + rows_bytes(most), &e->pinned));
         SOL_TRY(gpu_zero(stream, e->memory, e->size));
     } else {
         SOL_TRY(pages_alloc(e->size, &e->memory));
     }
     point(e, e->memory);
-    int32_t *rows = e->at.rows, *host = e->gpu ? e->pinned : rows;
-    point_rows(&e->step, rows, host, most);
-    point_rows(&e->one, rows + 3 * most, host + 3 * most, 1);
-    if (e->gpu) e->at.guess = (struct eagle_guess *)(void *)(host + 3 * (most + 1));
+    struct pinned *host = e->pinned;
+    if (host) e->at.guess = &host->guess;
+    e->turn = host ? &host->turn : e->at.turn;
+    point_rows(&e->step, e->at.rows, host ? host->rows : e->at.rows, most);
+    point_rows(&e->one, e->at.turn->row, e->turn->row, 1);
+    e->one.batch.n_tokens = e->one.host.n_tokens = 1;
     e->one.batch.output_rows = e->at.first;
     return SOL_OK;
 }
@@ -124,12 +137,12 @@ static enum sol_status set_constants(struct eagle *e)
     enum { MOST = 512 };
     const struct model_config *c = &e->head->layer;
     const int64_t half = c->head_dim / 2;
-    const struct sample_draw likeliest = {.inverse_temperature = (double)INFINITY, .list = -1};
     float inv_freq[MOST];
     for (int64_t i = 0; i < half; i++)
         inv_freq[i] = (float)pow((double)c->rope_theta, -(double)i / (double)half);
     SOL_TRY(eagle_put(e, e->at.inv_freq, inv_freq, (size_t)half * sizeof *inv_freq));
-    return eagle_put(e, e->at.draw, &likeliest, sizeof likeliest);
+    return eagle_put(e, e->at.ids, e->head->ids,
+                     (size_t)e->head->draft_vocab * sizeof *e->head->ids);
 }
 
 /* ---- plans ---- */
@@ -175,12 +188,9 @@ static enum sol_status run(const struct eagle *e, struct plan *plan)
     return plan_run(plan, engine_context(e->engine), false, NULL);
 }
 
-static enum sol_status send_rows(const struct eagle *e, struct eagle_rows *rows, int64_t n)
+static enum sol_status send(const struct eagle *e, void *to, const void *from, size_t bytes)
 {
-    rows->batch.n_tokens = rows->host.n_tokens = n;
-    if (!e->gpu) return SOL_OK;
-    return gpu_copy_in(engine_context(e->engine)->stream, rows->batch.token, rows->host.token,
-                       (size_t)(3 * rows->most) * sizeof(int32_t));
+    return e->gpu ? gpu_copy_in(engine_context(e->engine)->stream, to, from, bytes) : SOL_OK;
 }
 
 static enum sol_status copy_state(const struct eagle *e, float *to, const float *from)
@@ -220,7 +230,8 @@ static enum sol_status take_rows(void *arg, const struct batch *rows, const floa
         e->step.host.position[to] = b->position[i] - 1;
         e->step.host.sequence[to] = 0;
     }
-    SOL_TRY(send_rows(e, &e->step, n - 1 + carried));
+    e->step.batch.n_tokens = e->step.host.n_tokens = n - 1 + carried;
+    SOL_TRY(send(e, e->at.rows, e->step.host.token, rows_bytes(e->most_rows)));
     SOL_TRY(run(e, plan));
     e->first = first;
     e->n = n;
@@ -229,20 +240,18 @@ static enum sol_status take_rows(void *arg, const struct batch *rows, const floa
 
 /* ---- guessing ---- */
 
-enum sol_status eagle_guess(struct eagle *e, int64_t at, int32_t before, struct eagle_guess *out)
+enum sol_status eagle_guess(struct eagle *e, int64_t at, int32_t before,
+                            const struct sample_draw *draw, struct eagle_guess *out)
 {
     const int64_t last = engine_position(e->engine, 0) - 1;
     *out = (struct eagle_guess){.token = -1};
     if (!has_state(e, last)) return SOL_OK;
     if (at == 0) SOL_TRY(copy_state(e, e->at.x, state_of(e, last)));
-    *e->one.host.token = before;
-    *e->one.host.position = (int32_t)(last + at);
-    *e->one.host.sequence = 0;
-    SOL_TRY(send_rows(e, &e->one, 1));
+    *e->turn = (struct eagle_turn){.draw = *draw, .row = {before, (int32_t)(last + at), 0}};
+    SOL_TRY(send(e, e->at.turn, e->turn, sizeof *e->turn));
     SOL_TRY(run(e, e->guessing));
     if (e->gpu) SOL_TRY(gpu_wait(engine_context(e->engine)->stream));
     *out = *e->at.guess;
-    if (out->token >= 0) out->token = e->head->ids[out->token];
     return SOL_OK;
 }
 

@@ -27,16 +27,16 @@ void eagle_destroy(struct eagle *eagle); /* before the engine; takes NULL */
 
 struct eagle_guess {
     int32_t token; /* -1: none */
-    float sure;    /* the probability that the head gives it */
+    float sure;    /* its share of the draw (op sample) */
 };
 
-/* Guess number `at` of those that follow the engine's text, the likeliest token behind `before`:
- * behind the newest token, which follows what the engine holds (at 0), or behind guess number
- * at - 1. None where the head does not know what the model found in the last token, and where not
- * one logit is a number. The positions of `before` and of the guess are within the engine's
- * context. */
+/* Guess number `at` of those that follow the engine's text, drawn by `draw`, in place 0 and without
+ * a list, from what the head foresees behind `before`: behind the newest token, which follows what
+ * the engine holds (at 0), or behind guess number at - 1. None where the head does not know what
+ * the model found in the last token, and where not one logit is a number. The positions of `before`
+ * and of the guess are within the engine's context. */
 enum sol_status eagle_guess(struct eagle *eagle, int64_t at, int32_t before,
-                            struct eagle_guess *out);
+                            const struct sample_draw *draw, struct eagle_guess *out);
 /* [draft_vocab] of the last guess, on the host; for tests. */
 enum sol_status eagle_logits(struct eagle *eagle, float *logits);
 

@@ -176,7 +176,8 @@ void eagle_build_guess(struct plan *plan, const struct eagle *e)
               &(struct sample_args){.n = 1,
                                     .vocab = logits.cols,
                                     .logits = logits,
-                                    .draws = b->draw,
+                                    .draws = &b->turn->draw,
                                     .token = &b->guess->token,
-                                    .probability = &b->guess->sure});
+                                    .share = &b->guess->sure,
+                                    .ids = b->ids});
 }

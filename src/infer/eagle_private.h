@@ -4,6 +4,13 @@
 
 #include "infer/eagle.h"
 
+/* What the host says of a guess: its row, and how the token is drawn. */
+struct eagle_turn {
+    struct sample_draw draw;
+    int32_t row[3]; /* token, position, sequence */
+    uint32_t pad;
+};
+
 /* What its ops read and write; R is the engine's max_batch. */
 struct eagle_buffers {
     float *joined; /* [R][3 * target's hidden] */
@@ -19,17 +26,17 @@ struct eagle_buffers {
     float *gate;    /* [2][intermediate] gate, then up */
     float *logits;  /* [1][draft_vocab] */
     float *inv_freq;
-    struct sample_draw *draw;
+    int32_t *ids;              /* [draft_vocab] the target's */
     int32_t *first;            /* 0: the row that logits are of */
-    struct eagle_guess *guess; /* its token in the draft vocabulary; of a GPU, on the host */
-    int32_t *rows; /* [3][R] token, position, sequence; behind them those of a guess, [3][1] */
+    struct eagle_guess *guess; /* of a GPU, on the host */
+    struct eagle_turn *turn;
+    int32_t *rows; /* [3][R] token, position, sequence */
     struct kv_layer kv;
 };
 
 /* Rows as the ops read them, and as the host writes them. */
 struct eagle_rows {
     struct batch batch, host;
-    int64_t most;
 };
 
 /* A step's rows, of which a plan is made once. `carried`: the row before them is there too. */
@@ -50,6 +57,7 @@ struct eagle {
     int64_t target_hidden, most_rows;
     struct eagle_buffers at;
     struct eagle_rows step, one; /* of a step, of a guess */
+    struct eagle_turn *turn;     /* as the host writes it */
     void *memory, *pinned, *uploaded;
     size_t size, uploaded_bytes;
     int64_t first, n; /* the engine's positions whose states there are */

@@ -111,7 +111,7 @@ static bool same_draws(const struct engine *e, const struct sample_draw *sent)
 {
     for (int64_t i = 0; i < e->host.n_outputs; i++) {
         const struct sample_draw *a = &e->turns.draws[i], *b = &sent[i];
-        if (a->uniform != b->uniform || a->inverse_temperature != b->inverse_temperature ||
+        if (a->key != b->key || a->inverse_temperature != b->inverse_temperature ||
             a->min_p != b->min_p || a->list != b->list)
             return false;
     }

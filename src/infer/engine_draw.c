@@ -63,7 +63,7 @@ void engine_set_draw(struct engine *e, int64_t i, int32_t list)
 {
     struct sample_draw *draw = &e->turns.draws[i];
     if (!drawn_there(e, i) || !sampler_request(e->drawing[i], draw))
-        *draw = (struct sample_draw){.inverse_temperature = (double)INFINITY};
+        *draw = (struct sample_draw){.inverse_temperature = 1};
     draw->list = list;
 }
 

@@ -4,13 +4,13 @@
  * rest of the code knows neither. A weight is exp((logit - max) / temperature), relative to the
  * likeliest, in double precision.
  *
- * Without top_k and top_p, one pass sums the weights of each block. The draw walks the sums, and
- * works the weights of a single block out again. With them the likeliest entries are put in order,
- * only as many as can matter: top_k keeps a heap of k; top_p discards what is so unlikely that all
- * of it together is less than 1 - top_p.
+ * A token is drawn by a race (op sample, ops/args.h), so that a draft which knows the turn's noise
+ * mostly draws the same one. Blocks in which nobody can be first are passed over. With top_k and
+ * top_p the likeliest entries are put in order first, only as many as can matter: top_k keeps a
+ * heap of k; top_p discards what is so unlikely that all of it together is less than 1 - top_p.
  *
- * The exponential is our own: libm's differs in the last bit between machines, and a draw near a
- * boundary would then differ too. The sums have one fixed order. */
+ * Exponential and logarithm are our own: libm's differ in the last bit between machines, and a
+ * close race would then end differently too. The sums have one fixed order. */
 #include "infer/sampler.h"
 
 #include <math.h>
@@ -174,23 +174,28 @@ static void load_block(const struct sampler *s, const float *logits, size_t bloc
         if (!(s->allowed[(begin + i) / 32] >> (begin + i) % 32 & 1)) out[i] = -INFINITY;
 }
 
+static float largest_of(const float values[BLOCK])
+{
+    float lanes[LANES], max = -INFINITY;
+    for (int j = 0; j < LANES; j++) lanes[j] = values[j];
+    for (int i = LANES; i < BLOCK; i += LANES)
+        for (int j = 0; j < LANES; j++)
+            lanes[j] = lanes[j] > values[i + j] ? lanes[j] : values[i + j];
+    for (int j = 0; j < LANES; j++) max = max > lanes[j] ? max : lanes[j];
+    return max;
+}
+
 /* The largest logit; the lowest id that has it. */
 static float find_max(const struct sampler *s, const float *logits, int32_t *id)
 {
     float values[BLOCK], max = -INFINITY;
     size_t in_block = 0;
     for (size_t block = 0; block < s->blocks; block++) {
-        float lanes[LANES];
         load_block(s, logits, block, values);
-        for (int j = 0; j < LANES; j++) lanes[j] = values[j];
-        for (int i = LANES; i < BLOCK; i += LANES)
-            for (int j = 0; j < LANES; j++)
-                lanes[j] = lanes[j] > values[i + j] ? lanes[j] : values[i + j];
-        for (int j = 0; j < LANES; j++) {
-            if (!(lanes[j] > max)) continue;
-            max = lanes[j];
-            in_block = block;
-        }
+        const float here = largest_of(values);
+        if (!(here > max)) continue;
+        max = here;
+        in_block = block;
     }
     load_block(s, logits, in_block, values);
     size_t i = 0;
@@ -202,7 +207,6 @@ static float find_max(const struct sampler *s, const float *logits, int32_t *id)
 /* What turns a logit into a weight. */
 struct scale {
     double max, inverse_temperature;
-    double min; /* lighter ones weigh nothing (min_p) */
 };
 
 static inline double exponent_of(const struct scale *scale, float logit)
@@ -227,8 +231,6 @@ static double weigh_block(const struct sampler *s, const float *logits, size_t b
     /* One step per loop: gcc 12 vectorises each of them, and not the three together. */
     for (int i = 0; i < BLOCK; i++) weights[i] = exponent_of(&local, values[i]);
     for (int i = 0; i < BLOCK; i++) weights[i] = exp_negative(weights[i]);
-    if (local.min > 0)
-        for (int i = 0; i < BLOCK; i++) weights[i] = weights[i] >= local.min ? weights[i] : 0;
     for (int i = 0; i < BLOCK; i += LANES)
         for (int j = 0; j < LANES; j++) lanes[j] += weights[i + j];
     for (int j = 0; j < LANES; j++) sum += lanes[j];
@@ -245,30 +247,66 @@ static double weigh_all(struct sampler *s, const float *logits, const struct sca
     return total;
 }
 
-/* ---- drawing
- * --------------------------------------------------------------------------------------- */
+/* ---- the race
+ * -------------------------------------------------------------------------------------- */
 
-/* The index in which `target` falls; *target becomes what is left of it there. Rounding may carry
- * it past the end: then the last index that weighs something. */
-static size_t walk(const double *weights, size_t n, double *target)
+/* A token's time is -log(1 - v) / weight; the first one is taken. */
+struct race {
+    uint64_t key;
+    double best; /* time of the first so far */
+    int32_t id;
+};
+
+/* The turn's random number; 0 would be no noise. */
+static uint64_t next_key(struct rng *rng)
 {
-    size_t last = 0;
-    for (size_t i = 0; i < n; i++) {
-        if (!(weights[i] > 0)) continue;
-        last = i;
-        if (*target < weights[i]) break;
-        *target -= weights[i];
-    }
-    return last;
+    const uint64_t key = rng_next(rng);
+    return key ? key : 1;
 }
 
-static int32_t draw_plain(struct sampler *s, const float *logits, const struct scale *scale)
+static struct race race_begin(struct sampler *s)
 {
-    double weights[BLOCK];
-    double target = rng_uniform(&s->rng) * weigh_all(s, logits, scale);
-    size_t block = walk(s->block_sums, s->blocks, &target);
-    weigh_block(s, logits, block, scale, weights);
-    return (int32_t)(block * BLOCK + walk(weights, BLOCK, &target));
+    return (struct race){.key = next_key(&s->rng), .best = INFINITY};
+}
+
+/* v is less than -log(1 - v), so most need no logarithm. Of equal times the lower id is first. */
+static inline void race_enter(struct race *r, int32_t id, double weight)
+{
+    const double v = rng_noise(r->key, (uint64_t)id);
+    if (!(v < r->best * weight)) return;
+    const double time = rng_exponential(v) / weight;
+    if (time > r->best || (time == r->best && id > r->id)) return;
+    r->best = time;
+    r->id = id;
+}
+
+/* Whether someone of a block may be first, all of them as heavy as the heaviest. */
+static bool may_win(const struct race *r, size_t block, double heaviest)
+{
+    double lowest = 1;
+    for (int i = 0; i < BLOCK; i++) {
+        const double v = rng_noise(r->key, block * BLOCK + (size_t)i);
+        lowest = v < lowest ? v : lowest;
+    }
+    return lowest < r->best * heaviest;
+}
+
+/* `best`: the likeliest, whose time tells most of the others how far they are behind. */
+static int32_t draw_plain(struct sampler *s, const float *logits, const struct scale *scale,
+                          int32_t best)
+{
+    float values[BLOCK];
+    struct race r = race_begin(s);
+    race_enter(&r, best, 1);
+    for (size_t block = 0; block < s->blocks; block++) {
+        load_block(s, logits, block, values);
+        if (!may_win(&r, block, weight_of(scale, largest_of(values)))) continue;
+        for (size_t i = 0; i < BLOCK; i++) {
+            const double weight = weight_of(scale, values[i]);
+            if (weight >= s->params.min_p) race_enter(&r, (int32_t)(block * BLOCK + i), weight);
+        }
+    }
+    return r.id;
 }
 
 /* ---- top_k and top_p
@@ -390,27 +428,26 @@ static int32_t draw_top_k(struct sampler *s, const float *logits, const struct s
     for (size_t i = 0; i < n; i++)
         s->weights[i] = weight_of(scale, logits[id_of(s->candidates[i])]);
     n = cut(s, n);
-    double sum = 0;
-    for (size_t i = 0; i < n; i++) sum += s->weights[i];
-    double target = rng_uniform(&s->rng) * sum;
-    return id_of(s->candidates[walk(s->weights, n, &target)]);
+    struct race r = race_begin(s);
+    for (size_t i = 0; i < n; i++) race_enter(&r, id_of(s->candidates[i]), s->weights[i]);
+    return r.id;
 }
 
 static int32_t draw_top_p(struct sampler *s, const float *logits, const struct scale *scale)
 {
     double total = weigh_all(s, logits, scale), sum = 0;
-    size_t left = gather_top_p(s, logits, scale, total), kept = 0, room = s->vocab;
-    /* The heap shrinks from its end as the order grows there, backwards. */
+    size_t left = gather_top_p(s, logits, scale, total);
+    struct race r = race_begin(s);
+    bool any = false;
     while (left && sum < s->params.top_p * total) {
-        candidate c = take_likeliest(s->candidates, &left);
-        double w = weight_of(scale, logits[id_of(c)]);
-        if (kept && w < s->params.min_p) break;
+        const int32_t id = id_of(take_likeliest(s->candidates, &left));
+        const double w = weight_of(scale, logits[id]);
+        if (any && w < s->params.min_p) break;
+        any = true;
         sum += w;
-        s->weights[kept++] = w;
-        s->candidates[--room] = c;
+        race_enter(&r, id, w);
     }
-    double target = rng_uniform(&s->rng) * sum;
-    return id_of(s->candidates[s->vocab - 1 - walk(s->weights, kept, &target)]);
+    return r.id;
 }
 
 static enum sol_status nothing_left(const struct sampler *s)
@@ -420,11 +457,17 @@ static enum sol_status nothing_left(const struct sampler *s)
                       s->vocab, s->allowed ? ", or not what the schema allows" : "");
 }
 
+/* Below the smallest normal double the inverse overflows; next to infinity all else weighs nothing.
+ */
+static bool is_greedy(const struct sampler *s)
+{
+    return isinf(1 / s->params.temperature);
+}
+
 /* Of the likeliest token alone top_k and top_p leave what it is. */
 bool sampler_can_request(const struct sampler *s)
 {
-    const bool greedy = isinf(1 / s->params.temperature);
-    return greedy || (!s->params.top_k && s->params.top_p >= 1);
+    return is_greedy(s) || (!s->params.top_k && s->params.top_p >= 1);
 }
 
 bool sampler_is_restricted(const struct sampler *s)
@@ -440,14 +483,27 @@ bool sampler_bans_as(const struct sampler *s, const struct sampler *other)
            memcmp(s->banned, other->banned, n * sizeof *s->banned) == 0;
 }
 
+static struct sample_draw draw_of(const struct sampler *s, struct rng *rng)
+{
+    struct sample_draw draw = {.inverse_temperature = 1, .min_p = s->params.min_p, .list = -1};
+    if (is_greedy(s)) return draw;
+    draw.key = next_key(rng);
+    draw.inverse_temperature = 1 / s->params.temperature;
+    return draw;
+}
+
 bool sampler_request(struct sampler *s, struct sample_draw *out)
 {
-    double inverse = 1 / s->params.temperature;
     if (!sampler_can_request(s)) return false;
-    *out =
-        (struct sample_draw){.inverse_temperature = inverse, .min_p = s->params.min_p, .list = -1};
-    if (!isinf(inverse)) out->uniform = rng_uniform(&s->rng);
+    *out = draw_of(s, &s->rng);
     return true;
+}
+
+struct sample_draw sampler_foresee(const struct sampler *s, int64_t turns)
+{
+    struct rng rng = s->rng;
+    while (turns--) rng_next(&rng);
+    return draw_of(s, &rng);
 }
 
 void sampler_save(const struct sampler *s, struct rng *out)
@@ -462,7 +518,7 @@ void sampler_restore(struct sampler *s, const struct rng *saved)
 
 void sampler_skip(struct sampler *s)
 {
-    if (!isinf(1 / s->params.temperature)) rng_uniform(&s->rng);
+    if (!is_greedy(s)) rng_next(&s->rng);
 }
 
 void sampler_banned(const struct sampler *s, uint32_t *bits)
@@ -488,21 +544,17 @@ enum sol_status sampler_next(struct sampler *s, const float *logits, int32_t *to
     int32_t best;
     float max = find_max(s, logits, &best);
     if (max == -INFINITY) return nothing_left(s);
-    /* Below the smallest normal double the inverse overflows; next to infinity all else weighs
-     * nothing. */
-    double inverse = 1 / s->params.temperature;
-    if (max == INFINITY || isinf(inverse)) {
+    if (max == INFINITY || is_greedy(s)) {
         *token = best;
         return SOL_OK;
     }
-    struct scale scale = {max, inverse, 0};
+    const struct scale scale = {max, 1 / s->params.temperature};
     if (s->params.top_k) {
         *token = draw_top_k(s, logits, &scale);
     } else if (s->params.top_p < 1) {
         *token = draw_top_p(s, logits, &scale);
     } else {
-        scale.min = s->params.min_p;
-        *token = draw_plain(s, logits, &scale);
+        *token = draw_plain(s, logits, &scale, best);
     }
     return SOL_OK;
 }

@@ -39,6 +39,9 @@ enum sol_status sampler_next(struct sampler *sampler, const float *logits, int32
 /* For op sample, which draws without top_k and top_p: what the next draw needs, its random number
  * taken; without a list. false, and nothing taken, when it cannot do what is asked. */
 bool sampler_request(struct sampler *sampler, struct sample_draw *out);
+/* The same, whatever it can do, `turns` draws from now, and nothing taken: what a guess of that
+ * token should be drawn with. */
+struct sample_draw sampler_foresee(const struct sampler *sampler, int64_t turns);
 bool sampler_can_request(const struct sampler *sampler);   /* that it would not be false */
 bool sampler_is_restricted(const struct sampler *sampler); /* by sampler_allow */
 /* Whether both are banned from the same tokens. */

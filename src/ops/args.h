@@ -206,19 +206,21 @@ struct softcap_args {
 
 /* What one draw of a token needs. */
 struct sample_draw {
-    double uniform;             /* random, from 0 to below 1 */
-    double inverse_temperature; /* infinity: the likeliest */
+    uint64_t key;               /* of its noise; 0: none, so that the likeliest is taken */
+    double inverse_temperature; /* finite */
     double min_p;               /* weights below that share of the largest count as nothing */
     int32_t list;               /* which of sample_args.lists is this row's; -1: none */
     int32_t place;              /* where in sample_args.token it goes */
 };
 
 /* sample: the weight of a token is exp((logit - largest) * inverse_temperature), that of NaN and of
- * banned ones 0; taken is the first at which the sum of weights exceeds uniform * total. The
- * largest itself (the lowest id of it) when the temperature is 0 or it is infinite; -1 when nothing
- * is left. A row with a list has what that allows instead of what is not banned. The probability of
- * what is taken is its share of the total, at temperature 0 that of temperature 1; of an infinite
- * one 1, of nothing 0. */
+ * banned ones 0. Taken is the one that is first of a race: a token's time is -log(1 - v) / weight,
+ * with v of rng_noise(key, its id). That draws in proportion to weights, as the Gumbel-max trick
+ * does, and rows of like logits that have a key in common mostly take the same token. Without noise
+ * the likeliest, the lowest id of it; so too where the largest is infinite; -1 when nothing is
+ * left. A row with a list has what that allows instead of what is not banned. The share of what is
+ * taken: its 1 / time of the sum of all (times without noise: 1 / weight); of an infinite one 1, of
+ * nothing 0. */
 struct sample_args {
     int64_t n, vocab;
     struct matrix logits;            /* [n][vocab] */
@@ -228,7 +230,9 @@ struct sample_args {
     const struct sample_draw *draws; /* [n] */
     int32_t *token;     /* in the order of places, which differ; memory of a GPU or of its host */
     int32_t *next;      /* [n] the same in the order of rows, 0 where that is -1; or NULL */
-    float *probability; /* of the token, in the order of places; or NULL */
+    float *share;       /* of the token, in the order of places; or NULL */
+    const int32_t *ids; /* [vocab], not negative: what the columns are called, for noise and in
+                         * `token`; bits are by columns. NULL: as they are numbered */
 };
 
 /* pack_weights: a matrix as the kernels of a GPU want it (ops/cuda/pack_cuda.h), while a model is

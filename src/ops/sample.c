@@ -43,40 +43,38 @@ static int32_t likeliest(const struct sample_args *a, int64_t row)
     return best;
 }
 
-static double weight_at(const struct sample_args *a, int64_t row, int64_t id, float max)
+static int32_t id_of(const struct sample_args *a, int64_t column)
+{
+    return a->ids ? a->ids[column] : (int32_t)column;
+}
+
+/* 1 / the time of a column in the race. */
+static double pace_at(const struct sample_args *a, int64_t row, int64_t column, float max)
 {
     const struct sample_draw *draw = &a->draws[row];
-    const double heat = isinf(draw->inverse_temperature) ? 1 : draw->inverse_temperature;
-    double weight = exp(((double)logit_at(a, row, id) - max) * heat);
-    return weight >= draw->min_p ? weight : 0;
+    const double weight = exp(((double)logit_at(a, row, column) - max) * draw->inverse_temperature);
+    if (!(weight >= draw->min_p)) return 0;
+    if (!draw->key) return weight;
+    return weight / -log1p(-rng_noise(draw->key, (uint64_t)id_of(a, column)));
 }
 
-static double probability_of(const struct sample_args *a, int64_t row, int32_t token)
+/* The column that is taken, and its share. */
+static int32_t race(const struct sample_args *a, int64_t row, double *share)
 {
-    if (token < 0) return 0;
-    const float max = logit_at(a, row, likeliest(a, row));
-    if (isinf(max)) return 1;
-    double total = 0;
-    for (int64_t id = 0; id < a->vocab; id++) total += weight_at(a, row, id, max);
-    return weight_at(a, row, token, max) / total;
-}
-
-static int32_t draw_token(const struct sample_args *a, int64_t row)
-{
-    int32_t best = likeliest(a, row), last = best;
-    if (best < 0 || isinf(a->draws[row].inverse_temperature)) return best;
-    float max = logit_at(a, row, best);
-    if (isinf(max)) return best;
-    double total = 0, sum = 0;
-    for (int64_t id = 0; id < a->vocab; id++) total += weight_at(a, row, id, max);
-    for (int64_t id = 0; id < a->vocab; id++) {
-        double weight = weight_at(a, row, id, max);
-        if (!(weight > 0)) continue;
-        last = (int32_t)id;
-        sum += weight;
-        if (a->draws[row].uniform * total < sum) break;
+    int32_t first = likeliest(a, row);
+    *share = first >= 0;
+    if (first < 0 || isinf(logit_at(a, row, first))) return first;
+    const float max = logit_at(a, row, first);
+    double best = a->draws[row].key ? 0 : 1, total = 0;
+    for (int64_t i = 0; i < a->vocab; i++) {
+        const double pace = pace_at(a, row, i, max);
+        total += pace;
+        if (!(pace > best)) continue;
+        best = pace;
+        first = (int32_t)i;
     }
-    return last;
+    *share = best / total;
+    return first;
 }
 
 static void reference(const struct op_context *context, const void *args)
@@ -84,11 +82,11 @@ static void reference(const struct op_context *context, const void *args)
     (void)context;
     const struct sample_args *a = args;
     for (int64_t row = 0; row < a->n; row++) {
-        const int32_t token = draw_token(a, row);
+        double share;
+        const int32_t first = race(a, row, &share), token = first < 0 ? -1 : id_of(a, first);
         a->token[a->draws[row].place] = token;
         if (a->next) a->next[row] = token < 0 ? 0 : token;
-        if (a->probability)
-            a->probability[a->draws[row].place] = (float)probability_of(a, row, token);
+        if (a->share) a->share[a->draws[row].place] = (float)share;
     }
 }
 
@@ -97,10 +95,8 @@ static struct sample_draw *case_draws(struct case_maker *c, int64_t n)
     struct sample_draw *draws = ARENA_NEW(c->arena, struct sample_draw, n);
     for (int64_t i = 0; draws && i < n; i++)
         draws[i] = (struct sample_draw){
-            .uniform = rng_uniform(c->rng),
-            .inverse_temperature = c->kind != CASE_TIMED && i % 3 == 0
-                                       ? (double)INFINITY
-                                       : 1 / (0.1 + rng_uniform(c->rng)),
+            .key = c->kind != CASE_TIMED && i % 3 == 0 ? 0 : rng_next(c->rng),
+            .inverse_temperature = 1 / (0.1 + rng_uniform(c->rng)),
             .min_p = i % 4 == 1 ? 0.05 : 0,
             .list = -1,
             .place = (int32_t)(n - 1 - i),
@@ -140,13 +136,21 @@ static void case_lists(struct case_maker *c, struct sample_args *a)
     a->lists = lists;
 }
 
-/* Nearly all of the weight is far from the first token, and the target at its end. */
+/* Columns of a smaller vocabulary. */
+static void case_ids(struct case_maker *c, struct sample_args *a)
+{
+    int32_t *ids = ARENA_NEW(c->arena, int32_t, a->vocab);
+    for (int64_t i = 0; ids && i < a->vocab; i++) ids[i] = (int32_t)(3 * i + 1);
+    a->ids = ids;
+}
+
+/* Nearly all of the weight is far from the first token. */
 static void go_far(struct sample_args *a)
 {
     struct sample_draw *draw = (struct sample_draw *)(uintptr_t)a->draws;
     float *logits = a->logits.data;
     if (!draw || !logits) return;
-    draw->uniform = 1 - 0x1p-53;
+    draw->key = 1;
     draw->inverse_temperature = 1;
     for (int64_t i = a->vocab / 2; i < a->vocab / 2 + 1000; i++) logits[i] += 2000;
 }
@@ -161,7 +165,8 @@ static bool make_case(struct case_maker *c, void *args)
     struct sample_args *a = args;
     make_problem(c, &(struct op_problem){.rows = n, .n = vocab}, a);
     if (c->index % 3) a->next = ARENA_NEW(c->arena, int32_t, n);
-    if (c->index % 3 != 1) a->probability = case_vector(c, n, 0);
+    if (c->index % 3 != 1) a->share = case_vector(c, n, 0);
+    if (c->index % 4 == 2) case_ids(c, a);
     if (c->index % 2) a->banned = case_bits(c, (vocab + 31) / 32, 4);
     if (c->index > 0 && c->index < 5) case_lists(c, a);
     /* Ties are part of the contract. */
@@ -182,8 +187,8 @@ static int more_outputs(const void *args, struct op_output out[OP_OUTPUTS_MAX])
         out[count] = out[0];
         out[count++].offset = offsetof(struct sample_args, next);
     }
-    if (a->probability)
-        out[count++] = (struct op_output){offsetof(struct sample_args, probability),
+    if (a->share)
+        out[count++] = (struct op_output){offsetof(struct sample_args, share),
                                           (size_t)a->n * sizeof(float), true, 1, DTYPE_F32};
     return count;
 }

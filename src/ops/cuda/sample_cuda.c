@@ -26,13 +26,14 @@ static void run(const struct op_context *context, const void *args)
         .logits = a->logits.data,
         .banned = a->banned,
         .lists = a->lists,
+        .ids = a->ids,
         .draws = (const struct sample_kernel_draw *)a->draws,
         .partial = context->workspace,
         .token = a->token,
         .next = a->next,
-        .probability = a->probability,
+        .share = a->share,
     };
-    static const char *const kernels[] = {"sample_pieces", "sample_weigh", "sample_draw"};
+    static const char *const kernels[] = {"sample_pieces", "sample_again", "sample_draw"};
     for (int i = 0; i < 3; i++)
         gpu_put(context->stream, "sample/sample.cu", kernels[i],
                 &(struct gpu_launch){.grid = {i < 2 ? (unsigned)k.pieces : 1, (unsigned)a->n},
@@ -41,9 +42,9 @@ static void run(const struct op_context *context, const void *args)
                 &k);
 }
 
-const struct op_variant sample_f64_cuda = {
-    .name = "sample_f64_cuda",
-    .summary = "what is known of pieces of a row, sums with min_p, the draw: three kernels",
+const struct op_variant sample_race_cuda = {
+    .name = "sample_race_cuda",
+    .summary = "what is known of pieces of a row, races with min_p, who is first: three kernels",
     .target = TARGET_CUDA,
     .workspace = workspace,
     .run = run,
