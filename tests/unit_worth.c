@@ -40,7 +40,7 @@ static int64_t make(struct world *o, float *sure)
     if (!worth_begin(&o->w)) return 0;
     do {
         sure[n++] = o->sure;
-        worth_took_guess(&o->w, o->guess);
+        worth_took_guess(&o->w, n - 1, o->guess);
         o->ns += o->guess;
     } while (worth_another(&o->w, sure, n));
     return n;
@@ -144,7 +144,7 @@ static void test_sure(void **state)
     assert_false(worth_begin(&w));
     for (int rows = 1; rows <= 5; rows++)
         for (int i = 0; i < 4; i++) worth_took_step(&w, rows, 0, 1000 + 300 * (rows - 1), 1);
-    for (int i = 0; i < 4; i++) worth_took_guess(&w, 50);
+    for (int i = 0; i < 4; i++) worth_took_guess(&w, 0, 50);
     assert_true(worth_begin(&w));
     assert_true(worth_another(&w, sure, 1));
     assert_true(worth_another(&w, sure, 2));

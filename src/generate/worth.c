@@ -129,9 +129,16 @@ int64_t worth_count(const struct worth *w, const float *sure, int64_t n)
 
 /* ---- learning ---- */
 
-void worth_took_guess(struct worth *w, double ns)
+void worth_took_guess(struct worth *w, int64_t at, double ns)
 {
-    took(&w->guess, ns);
+    took(at ? &w->guess : &w->first, ns);
+}
+
+static double guesses_ns(const struct worth *w, int64_t made)
+{
+    if (!made) return 0;
+    const double next = is_known(&w->guess) ? usual_ns(&w->guess) : usual_ns(&w->first);
+    return usual_ns(&w->first) + (double)(made - 1) * next;
 }
 
 void worth_learn(struct worth *w, float sure, bool right)
@@ -159,7 +166,7 @@ void worth_took_step(struct worth *w, int64_t rows, int64_t made, double ns, int
 {
     took(&w->steps[rows], ns);
     if (!is_known(&w->steps[1])) return;
-    const double usual = worth_step_ns(w, rows) + (double)made * usual_ns(&w->guess);
+    const double usual = worth_step_ns(w, rows) + guesses_ns(w, made);
     w->tokens = lately * w->tokens + (double)tokens;
     w->ns = lately * w->ns + usual;
     if (!made) return;
@@ -178,7 +185,7 @@ enum sol_status worth_guess(struct worth *w, int64_t most, bool always, worth_gu
         const uint64_t began = clock_ns();
         SOL_TRY(guess(arg, w->made, &w->sure[w->made], &more));
         if (!more) break;
-        worth_took_guess(w, (double)(clock_ns() - began));
+        worth_took_guess(w, w->made, (double)(clock_ns() - began));
         w->made++;
         more = w->made < most && (always || worth_another(w, w->sure, w->made));
     }

@@ -20,7 +20,9 @@ struct worth_time {
 };
 
 struct worth {
-    struct worth_time steps[DRAFT_MOST + 2], guess; /* steps by rows */
+    struct worth_time steps[DRAFT_MOST + 2]; /* by rows */
+    struct worth_time first, guess; /* the first of a step waits for what the head does with the
+                                     * rows of the one before; the others */
     struct {
         double right, tried;
     } bins[WORTH_BINS];     /* guesses by how sure the head was */
@@ -45,9 +47,9 @@ bool worth_another(struct worth *w, const float *sure, int64_t n);
  * be learned of it. */
 int64_t worth_count(const struct worth *w, const float *sure, int64_t n);
 
-/* What it learns from: a guess took so long; it was checked, and right or not; a step of `rows`
- * took so long, behind `made` guesses, and gave so many tokens. */
-void worth_took_guess(struct worth *w, double ns);
+/* What it learns from: guess number `at` took so long; it was checked, and right or not; a step of
+ * `rows` took so long, behind `made` guesses, and gave so many tokens. */
+void worth_took_guess(struct worth *w, int64_t at, double ns);
 void worth_learn(struct worth *w, float sure, bool right);
 void worth_took_step(struct worth *w, int64_t rows, int64_t made, double ns, int64_t tokens);
 

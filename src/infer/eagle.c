@@ -117,6 +117,7 @@ static enum sol_status take_memory(struct eagle *e)
         struct gpu_stream *stream = engine_context(e->engine)->stream;
         SOL_TRY(gpu_alloc(e->gpu, "draft head", e->size, &e->memory));
         SOL_TRY(gpu_alloc_pinned(e->gpu, sizeof(struct pinned) + rows_bytes(most), &e->pinned));
+        SOL_TRY(gpu_event_create(e->gpu, &e->sent));
         SOL_TRY(gpu_zero(stream, e->memory, e->size));
     } else {
         SOL_TRY(pages_alloc(e->size, &e->memory));
@@ -168,6 +169,7 @@ static enum sol_status plan_of_rows(struct eagle *e, const float *features, int6
             return SOL_OK;
         }
     p = &e->plans[e->next_plan];
+    if (p->plan && e->gpu) SOL_TRY(gpu_wait(engine_context(e->engine)->stream)); /* it may run */
     plan_destroy(p->plan);
     p->plan = NULL;
     const enum sol_status status = make_plan(e, features, rows, carried, &p->plan);
@@ -225,6 +227,7 @@ static enum sol_status take_rows(void *arg, const struct batch *rows, const floa
     SOL_TRY(plan_of_rows(e, features, n, carried, &plan));
     if (carried) SOL_TRY(copy_state(e, e->at.states, state_of(e, first - 1)));
     e->n = 0;
+    if (e->sends) SOL_TRY(gpu_event_wait(e->sent));
     for (int64_t i = carried ? 0 : 1, to = 0; i < n; i++, to++) {
         e->step.host.token[to] = b->token[i];
         e->step.host.position[to] = b->position[i] - 1;
@@ -232,6 +235,8 @@ static enum sol_status take_rows(void *arg, const struct batch *rows, const floa
     }
     e->step.batch.n_tokens = e->step.host.n_tokens = n - 1 + carried;
     SOL_TRY(send(e, e->at.rows, e->step.host.token, rows_bytes(e->most_rows)));
+    if (e->gpu) SOL_TRY(gpu_event_record(e->sent, engine_context(e->engine)->stream));
+    e->sends = e->gpu;
     SOL_TRY(run(e, plan));
     e->first = first;
     e->n = n;
@@ -320,10 +325,11 @@ void eagle_destroy(struct eagle *e)
 {
     if (!e) return;
     engine_set_features(e->engine, NULL, NULL);
+    if (e->gpu) gpu_settle(engine_context(e->engine)->stream);
     for (int i = 0; i < EAGLE_PLANS; i++) plan_destroy(e->plans[i].plan);
     plan_destroy(e->guessing);
     if (e->gpu) {
-        gpu_settle(engine_context(e->engine)->stream);
+        gpu_event_destroy(e->sent);
         gpu_free(e->gpu, e->uploaded);
         gpu_free(e->gpu, e->memory);
         gpu_free_pinned(e->gpu, e->pinned);

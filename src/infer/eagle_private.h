@@ -58,6 +58,8 @@ struct eagle {
     struct eagle_buffers at;
     struct eagle_rows step, one; /* of a step, of a guess */
     struct eagle_turn *turn;     /* as the host writes it */
+    struct gpu_event *sent;      /* behind the copy of the step's rows, on a GPU */
+    bool sends;                  /* that there was one */
     void *memory, *pinned, *uploaded;
     size_t size, uploaded_bytes;
     int64_t first, n; /* the engine's positions whose states there are */

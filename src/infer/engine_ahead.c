@@ -146,6 +146,10 @@ enum sol_status engine_wait(struct engine *e)
 {
     if (e->ahead.turn != ENGINE_NO_TURN && gpu_put_status(e->context.stream) == SOL_OK)
         return gpu_event_wait(e->ahead.before);
-    e->ahead.in_vain = false;
+    if (e->follows && gpu_put_status(e->context.stream) == SOL_OK) {
+        e->follows = false;
+        return gpu_event_wait(e->stepped);
+    }
+    e->follows = e->ahead.in_vain = false;
     return gpu_wait(e->context.stream);
 }

@@ -87,6 +87,8 @@ struct engine {
     void *trace_arg;
     engine_features_fn on_features;
     void *features_arg;
+    struct gpu_event *stepped; /* behind what a step itself does; NULL: nobody wants features */
+    bool follows;              /* what was put behind that is not waited for */
 };
 
 /* The engines that what is told to this one goes to: those of all ranks, or itself. */

@@ -288,10 +288,11 @@ static enum sol_status fetch_logits(struct engine *e)
     const int64_t n = e->host.n_outputs, vocab = e->model->config.vocab;
     for (int64_t i = 0, end; i < n; i = end + 1) {
         for (end = i; end < n && e->fetched[end]; end++) continue;
-        if (end > i)
-            SOL_TRY(gpu_copy_out(e->context.stream, b->host.logits + i * vocab,
-                                 b->at.logits + i * vocab,
-                                 (size_t)((end - i) * vocab) * sizeof(float)));
+        if (end == i) continue;
+        e->follows = false;
+        SOL_TRY(gpu_copy_out(e->context.stream, b->host.logits + i * vocab,
+                             b->at.logits + i * vocab,
+                             (size_t)((end - i) * vocab) * sizeof(float)));
     }
     return SOL_OK;
 }
@@ -376,12 +377,15 @@ static enum sol_status start_joint_step(struct engine *e, enum forward_draw draw
     return SOL_OK;
 }
 
-/* Their work goes behind the step's. */
+/* Their work goes behind the step's, which is over without it. */
 static enum sol_status pass_features(struct engine *e)
 {
+    enum sol_status status = SOL_OK;
     if (!e->on_features) return SOL_OK;
-    const enum sol_status status =
-        e->on_features(e->features_arg, &e->batch, e->buffers.at.features);
+    if (e->stepped) status = gpu_event_record(e->stepped, e->context.stream);
+    e->follows = e->stepped;
+    if (status == SOL_OK)
+        status = e->on_features(e->features_arg, &e->batch, e->buffers.at.features);
     if (status != SOL_OK && e->gpu) gpu_settle(e->context.stream);
     return status;
 }
@@ -405,6 +409,7 @@ enum sol_status engine_start_step(struct engine *e, enum forward_draw draw)
 enum sol_status engine_start_draw(struct engine *e)
 {
     struct plan *plan;
+    e->follows = false;
     SOL_TRY(plan_for(e, 0, e->host.n_outputs, FORWARD_DRAW_LISTS, &plan));
     struct cached_plan *draw = e->plans, *step = draw->next;
     draw->next = step->next;

@@ -38,12 +38,14 @@ enum sol_status engine_turns_create(struct engine *e)
     for (int i = 0; i < ENGINE_TURNS; i++)
         t->step[i] = (int32_t *)(void *)((char *)t->pinned + (size_t)i * step);
     e->buffers.at.token = (int32_t *)(void *)((char *)t->pinned + ENGINE_TURNS * step);
+    if (e->params.n_features) SOL_TRY(gpu_event_create(e->gpu, &e->stepped));
     return buffers_go_ahead(&e->model->config, &e->params) ? prepare_ahead(e) : SOL_OK;
 }
 
 void engine_turns_destroy(struct engine *e)
 {
     gpu_event_destroy(e->ahead.before);
+    gpu_event_destroy(e->stepped);
     free(e->ahead.saved);
     free(e->turns.draws);
     gpu_free_pinned(e->gpu, e->turns.pinned);

@@ -4,14 +4,15 @@
     train_eagle.py prompts --tokenizer tokenizer.json --books DIR --talk FILE.jsonl --out DIR [--count N] [--held-out]
     train_eagle.py texts --gguf FILE --out DIR [--device cuda] [--temperature T]
     train_eagle.py train --gguf FILE --out DIR [--device cuda] [--steps N]
-    train_eagle.py record --gguf FILE --head DIR --out DIR [--count N] [--first N] > RECORD
+    train_eagle.py record --gguf FILE --head DIR --out DIR --temperature T [--count N] [--first N] > RECORD
     train_eagle.py vectors --gguf FILE --tokenizer tokenizer.json --head DIR --text FILE --out FILE.json
 
 prompts: pieces of books, four of five, and questions of conversations (conversations.py); --held-out: of the one book
 that is not trained on. texts: what the model writes behind each, at one of several temperatures. train: the head as it
 is published for gpt-oss, by training-time test (each step but the first is fed with what the one before made), and how
 many guesses are right on every twentieth text, which it is not trained on. record: for each of a text's first tokens, how
-many guesses behind it are right, and how sure the head is of each, in percent (bench/speculation.c replays it).
+many guesses behind it are right, and how sure the head is of each, in percent (bench/speculation.c replays it), drawn as
+src/generate/draft_eagle.c does: T is the temperature of the texts.
 vectors: what a head makes of a text, for tests.
 
 EAGLE-3: https://arxiv.org/abs/2503.01840. The target's numbers are transformers' (tools/golden). Packages: requirements.txt,
@@ -33,6 +34,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "golden"))
 import check
 import make_golden as golden
 
+COLDER, SHARPER = 0.9, 0.5  # how guesses are drawn: src/generate/draft_eagle.c
 LENGTH, PROMPT = 256, 24  # tokens of a text, and of a book's piece before it
 GUESSES, VECTOR_GUESSES = 6, 4
 WARM = 0, 0, 0.5, 0.8, 1  # temperatures
@@ -338,16 +340,39 @@ def accepted(head, target, texts, own):
     return f"{sum(right) / starts:.3f} ({', '.join(f'{r / starts:.3f}' for r in right)})"
 
 
+def noise_behind(logits, tokens):
+    """What was added to the logits where their largest is now at `tokens`: that, and Gumbel noise for the others that leaves
+    them below it."""
+    log_p = logits.double().log_softmax(-1)
+    uniform = lambda shape: torch.rand(shape, dtype=torch.double)
+    top = -torch.log(-torch.log(uniform(tokens.shape)))[:, None]
+    others = -torch.log(torch.exp(-top) - torch.log(uniform(log_p.shape)) / log_p.exp().clamp(min=1e-300))
+    return others.scatter(-1, tokens[:, None], top) - log_p
+
+
+def draw(made, own, logits, tokens, temperature):
+    """A head's guesses where `tokens` were drawn from `logits`, and its shares of them."""
+    if temperature:
+        made = made.double() / (temperature * COLDER) + noise_behind(logits / temperature, tokens)[:, own]
+    else:
+        made = made.double() / SHARPER
+    sure, first = made.softmax(-1).max(-1)
+    return own[first], sure
+
+
 @torch.no_grad()
 def write_record(a):
+    torch.manual_seed(a.seed)
     target, (head, own) = Target(a.gguf, "cpu"), Head.load(a.head)
     for text in json.loads((Path(a.out) / "texts.json").read_text())[:a.count]:
         ids = torch.tensor([text["ids"]])
-        features, _ = target.features(ids, head.s["layers"])
+        features, logits = target.features(ids, head.s["layers"])
         n = ids.shape[1] - 1 - GUESSES
         chain = head.chain(features[:, :n + GUESSES], target.embed[ids[:, 1:]], GUESSES)
-        sure = torch.stack([made[0].softmax(-1).max(-1).values for made in chain], 1)
-        right = torch.stack([own[made[0].argmax(-1)] == ids[0, j + 2:j + 2 + n] for j, made in enumerate(chain)], 1)
+        tokens = [ids[0, j + 2:j + 2 + n] for j in range(GUESSES)]
+        drawn = [draw(made[0], own, logits[0, j + 1:j + 1 + n], tokens[j], a.temperature) for j, made in enumerate(chain)]
+        right = torch.stack([guess == token for (guess, _), token in zip(drawn, tokens)], 1)
+        sure = torch.stack([s for _, s in drawn], 1)
         first = max(text["prompt"] - 2, 0)
         for i in range(first, min(n, first + a.first)):
             print(int(right[i].long().cumprod(0).sum()), *(int(100 * p + 0.5) for p in sure[i].tolist()))
