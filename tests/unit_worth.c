@@ -28,9 +28,9 @@ struct world {
     double ns;
 };
 
-static void start(struct world *o)
+static void start(struct world *o, uint64_t seed)
 {
-    rng_seed(&o->rng, 3);
+    rng_seed(&o->rng, seed);
     worth_init(&o->w);
 }
 
@@ -94,6 +94,20 @@ static double best_speed(const struct world *o)
     return best;
 }
 
+/* Of some plays of a world. */
+static struct world slowest_of(const struct world *like)
+{
+    struct world slowest = *like;
+    for (uint64_t seed = 1; seed <= 8; seed++) {
+        struct world o = *like;
+        start(&o, seed);
+        run(&o, 500);
+        run(&o, 3000);
+        if (seed == 1 || speed(&o) < speed(&slowest)) slowest = o;
+    }
+    return slowest;
+}
+
 /* As fast as the best number of guesses, whatever the head says of itself. */
 static void test_best(void **state)
 {
@@ -111,10 +125,7 @@ static void test_best(void **state)
         {.row = 300, .guess = 100, .sure = 0.75f, .chance = 0.75, .jitter = 0.2},
     };
     for (size_t i = 0; i < sizeof worlds / sizeof *worlds; i++) {
-        struct world o = worlds[i];
-        start(&o);
-        run(&o, 500);
-        run(&o, 3000);
+        const struct world o = slowest_of(&worlds[i]);
         const double best = best_speed(&o), got = speed(&o);
         print_message("world %zu: %.3f, always the best number %.3f; %.2f made, %.2f checked\n", i,
                       got, best, (double)o.made / (double)o.steps,
@@ -128,7 +139,7 @@ static void test_most(void **state)
 {
     (void)state;
     struct world o = {.row = 1, .guess = 1, .sure = 0.99f, .chance = 1};
-    start(&o);
+    start(&o, 3);
     run(&o, 300);
     assert_true(o.checked > 14 * 200);
     assert_true(o.w.steps[DRAFT_MOST + 1].seen > 100);
@@ -159,7 +170,7 @@ static void test_rests(void **state)
 {
     (void)state;
     struct world o = {.row = 300, .guess = 150, .sure = 0.55f, .chance = 0.02};
-    start(&o);
+    start(&o, 3);
     run(&o, 2000);
     print_message("%.3f of the speed without, %.2f made\n", speed(&o), (double)o.made / 2000);
     assert_true(speed(&o) > 0.95);

@@ -61,13 +61,34 @@ static double usual_ns(const struct worth_time *t)
     return 0;
 }
 
+/* Times vary, but fewer rows never take longer. */
+static double at_most_ns(const struct worth *w, int64_t rows)
+{
+    double ns = usual_ns(&w->steps[rows]);
+    for (int64_t more = rows + 1; more < DRAFT_MOST + 2; more++)
+        if (is_known(&w->steps[more]) && usual_ns(&w->steps[more]) < ns)
+            ns = usual_ns(&w->steps[more]);
+    return ns;
+}
+
 double worth_step_ns(const struct worth *w, int64_t rows)
 {
     int64_t known = rows;
     while (known > 1 && !is_known(&w->steps[known])) known--;
-    const double ns = usual_ns(&w->steps[known]), one = usual_ns(&w->steps[1]);
+    const double ns = at_most_ns(w, known), one = at_most_ns(w, 1);
     const double row = known > 1 ? row_next * (ns - one) / (double)(known - 1) : row_share * one;
     return ns + (double)(rows - known) * (row > 0 ? row : 0);
+}
+
+/* One more guess in a step, and all of them. */
+static double guess_ns(const struct worth *w)
+{
+    return usual_ns(is_known(&w->guess) ? &w->guess : &w->first);
+}
+
+static double guesses_ns(const struct worth *w, int64_t made)
+{
+    return made ? usual_ns(&w->first) + (double)(made - 1) * guess_ns(w) : 0;
 }
 
 static double tokens_in(const struct worth *w, double ns)
@@ -105,7 +126,7 @@ bool worth_another(struct worth *w, const float *sure, int64_t n)
     if (n >= DRAFT_MOST) return false;
     double all = chance(w, sure[n - 1]);
     for (int64_t i = 0; i < n; i++) all *= chance(w, sure[i]);
-    const double more = worth_step_ns(w, n + 2) - worth_step_ns(w, n + 1) + usual_ns(&w->guess);
+    const double more = worth_step_ns(w, n + 2) - worth_step_ns(w, n + 1) + guess_ns(w);
     if (all > tokens_in(w, more)) return true;
     const bool one_more = w->trial == WORTH_GUESS_MORE;
     if (one_more) w->trial = WORTH_CHECK_MORE;
@@ -132,13 +153,6 @@ int64_t worth_count(const struct worth *w, const float *sure, int64_t n)
 void worth_took_guess(struct worth *w, int64_t at, double ns)
 {
     took(at ? &w->guess : &w->first, ns);
-}
-
-static double guesses_ns(const struct worth *w, int64_t made)
-{
-    if (!made) return 0;
-    const double next = is_known(&w->guess) ? usual_ns(&w->guess) : usual_ns(&w->first);
-    return usual_ns(&w->first) + (double)(made - 1) * next;
 }
 
 void worth_learn(struct worth *w, float sure, bool right)
