@@ -253,9 +253,6 @@ enum sol_status eagle_guess(struct eagle *e, int64_t at, int32_t before,
     if (!has_state(e, last)) return SOL_OK;
     if (at == 0) SOL_TRY(copy_state(e, e->at.x, state_of(e, last)));
     *e->turn = (struct eagle_turn){.draw = *draw, .row = {before, (int32_t)(last + at), 0}};
-    if (e->gpu && getenv("TRIAL_SEND"))
-        SOL_TRY(gpu_send(engine_context(e->engine)->stream, e->at.turn, e->turn, sizeof *e->turn));
-    else
     SOL_TRY(send(e, e->at.turn, e->turn, sizeof *e->turn));
     SOL_TRY(run(e, e->guessing));
     if (e->gpu) SOL_TRY(gpu_wait(engine_context(e->engine)->stream));

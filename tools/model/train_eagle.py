@@ -39,7 +39,7 @@ LENGTH, PROMPT = 256, 24  # tokens of a text, and of a book's piece before it
 GUESSES, VECTOR_GUESSES = 6, 4
 WARM = 0, 0, 0.5, 0.8, 1  # temperatures
 TOGETHER = 2048  # texts that are written at a time
-SIZES = dict(heads=4, kv_heads=2, head_dim=64, inter=512, vocab=4096, theta=10000.0, eps=1e-5, layers=(0, 2, 4))
+SIZES = dict(heads=4, kv_heads=2, head_dim=64, inter=1536, vocab=4096, theta=10000.0, eps=1e-5, layers=(0, 2, 4))
 
 
 class Target:
@@ -271,17 +271,23 @@ def begin(target, counts):
 
 
 def widen(target, head, own):
-    """The head with the words that it lacks, and the model's own rows for them."""
-    words = min(SIZES["vocab"], len(target.embed))
-    if len(own) == words:
+    """The head with the words that it lacks, and the model's own rows for them; with as wide an MLP as is wanted, of which
+    what is new adds nothing yet."""
+    words, inter = min(SIZES["vocab"], len(target.embed)), SIZES["inter"]
+    if (len(own), head.s["inter"]) == (words, inter):
         return head, own
-    assert words == len(target.embed), "all words or as many as it has"
-    wide = Head(len(target.norm), head.s | {"vocab": words})
-    state = head.state_dict()
-    rows = target.head.detach().cpu().clone()
-    rows[own] = state["lm_head.weight"]
-    wide.load_state_dict(state | {"lm_head.weight": rows})
-    return wide, torch.arange(words)
+    assert words in (len(own), len(target.embed)) and inter >= head.s["inter"], "no fewer words, and no narrower"
+    wide = Head(len(target.norm), head.s | {"vocab": words, "inter": inter})
+    state, new = head.state_dict(), wide.state_dict()
+    for name, x in state.items():
+        if name == "lm_head.weight" and words > len(own):
+            new[name] = target.head.detach().cpu().clone()
+            new[name][own] = x
+        else:
+            new[name][tuple(map(slice, x.shape))] = x
+    new["down.weight"][:, head.s["inter"]:] = 0
+    wide.load_state_dict(new)
+    return wide, own if words == len(own) else torch.arange(words)
 
 
 def train(a):

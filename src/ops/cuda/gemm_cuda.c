@@ -1,7 +1,6 @@
 /* The products on a GPU: for few rows, where reading the weights counts, and for everything else.
  */
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "gemm/gemm_args.h"
 #include "gpu/kernel.h"
@@ -159,7 +158,7 @@ static void run_gemv(const struct op_context *context, const struct gemm_args *a
     unsigned most = (fit ? FEW_ROWS_BLOCKS : 1) * (unsigned)gpu->sm_count / rows;
     unsigned each = most ? blocks_of(tiles, most) : tiles;
     gpu_put(context->stream, "gemm/gemv.cu", kind->names[a->w.dtype],
-            &(struct gpu_launch){.grid = {getenv("TRIAL_GRID") && most && tiles > most ? most : blocks_of(tiles, each), rows},
+            &(struct gpu_launch){.grid = {blocks_of(tiles, each), rows},
                                  .block = {FEW_ROWS_THREADS},
                                  .shared_bytes = (unsigned)gemv_shared(a, kind),
                                  .overlaps = true},
