@@ -1,4 +1,5 @@
-/* Random numbers that a key and a counter alone decide, as the host's (src/base/rng.h). */
+/* Random bits that a key and a counter alone decide: Philox4x32 of ten rounds (Salmon et al., SC
+ * 2011), as rng_philox of the host. */
 #pragma once
 
 #include "inline.cuh"
@@ -8,17 +9,6 @@ struct random_words {
     uint32_t of[4];
 };
 
-/* In (0, 1): number `index` of splitmix64's stream from `key` on. */
-INLINE double noise_of(uint64_t key, uint64_t index)
-{
-    uint64_t z = key + (index + 1) * 0x9e3779b97f4a7c15u;
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    z ^= z >> 31;
-    return ((double)(z >> 12) + 0.5) * 0x1p-52;
-}
-
-/* Philox4x32 of ten rounds (Salmon et al., SC 2011). */
 INLINE random_words philox(const random_key &key, uint32_t block, uint32_t stream)
 {
     uint32_t a = block, b = key.micro_batch, c = key.step, d = stream;

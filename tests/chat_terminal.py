@@ -19,7 +19,7 @@ import time
 SOL = os.environ["SOL_BINARY"]
 SLOW = 10 if os.environ.get("SOL_SANITIZED") or os.environ.get("SOL_EMULATED") else 1
 PROMPT = r"(?:^|[\r\n])> $"
-NEVER_ENDS = ["--effort", "none", "--temperature", "1000"]
+NEVER_ENDS = ["--effort", "none", "--temperature", "1000", "--seed", "5"]
 STYLES = re.compile(rb"\x1b\[[0-9;?]*[A-Za-z]|\r")
 
 

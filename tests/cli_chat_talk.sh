@@ -93,7 +93,7 @@ run 0 chat -t 1 -m synth:tiny --vocab words.json -p x -n 30 --effort none
 [ -s out ] || fail "no answer of random weights"
 
 # ---- what was cut is said ----
-talk "Go on" -n 8 --effort none
+talk "Go on" -n 3 --effort none
 has err 'the answer is cut: stopped: as many tokens as -n allows'
 talk "Go on" -n 4
 has err 'no answer: .*all went to reasoning'

@@ -2,7 +2,7 @@
  * passes, and who is first of all. A token's pace is 1 / its time. Paces are compared as logarithms: those of a warp in
  * float32, and those next to its largest again in double. blockIdx.y is the row. */
 #include "common.cuh"
-#include "random.cuh"
+#include "noise.cuh"
 #include "sample/sample_args.h"
 
 enum { WARPS = SAMPLE_THREADS / WARP, NOBODY = 0x7fffffff };
