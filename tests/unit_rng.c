@@ -25,6 +25,27 @@ static void test_seed_and_stream_are_fixed(void **state)
     assert_int_equal(rng_next(&plain), 3588806011781223);
 }
 
+/* Splitmix64's published stream, and an exponential distribution: mean 1, and shares above some
+ * values. */
+static void test_noise(void **state)
+{
+    (void)state;
+    enum { N = 200000 };
+    double sum = 0;
+    int above[3] = {0};
+    assert_int_equal(rng_splitmix(0, 0), 0xe220a8397b1dcdafu);
+    assert_int_equal(rng_splitmix(0, 1), 0x6e789e6aa1b965f4u);
+    for (uint64_t i = 0; i < N; i++) {
+        const double v = rng_noise(42, i), x = rng_exponential(v);
+        assert_true(v > 0 && v < 1 && fabs(x + log1p(-v)) <= 1e-12 * x);
+        sum += x;
+        for (int k = 0; k < 3; k++) above[k] += x > k + 1;
+    }
+    assert_true(fabs(sum / N - 1) < 0.01);
+    for (int k = 0; k < 3; k++) assert_true(fabs(above[k] / (double)N - exp(-k - 1)) < 0.003);
+    assert_true(rng_exponential(0x1p-53) > 0 && rng_exponential(1 - 0x1p-53) < 37);
+}
+
 /* The known answers that its authors publish. */
 static void test_philox(void **state)
 {
@@ -147,6 +168,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_seed_and_stream_are_fixed),
         cmocka_unit_test(test_philox),
+        cmocka_unit_test(test_noise),
         cmocka_unit_test(test_normal_is_reproducible),
         cmocka_unit_test(test_normal_moments),
         cmocka_unit_test(test_uniform),

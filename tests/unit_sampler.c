@@ -358,6 +358,61 @@ static void test_request(void **state)
     }
 }
 
+/* Alike logits and the same noise mostly give the same token: Gumbel noise in common does so in at
+ * least (1 - d) / (1 + d) of draws of distributions d apart. With noise of their own these would in
+ * 0.19. */
+static void test_common_noise(void **state)
+{
+    (void)state;
+    enum { VOCAB = 3000, ROUNDS = 2000 };
+    static float ours[VOCAB], theirs[VOCAB];
+    struct sampler *s = create(with(1, 0, 1, 0), VOCAB, NULL);
+    struct rng rng;
+    int same = 0;
+    double apart = 0;
+    rng_seed(&rng, 6);
+    for (int round = 0; round < ROUNDS; round++) {
+        double p = 0, q = 0, differences = 0;
+        int32_t token = -9;
+        for (int i = 0; i < VOCAB; i++) {
+            ours[i] = 2.5f * rng_normal(&rng);
+            theirs[i] = ours[i] + 0.3f * rng_normal(&rng);
+            p += exp((double)ours[i]), q += exp((double)theirs[i]);
+        }
+        for (int i = 0; i < VOCAB; i++)
+            differences += fabs(exp((double)ours[i]) / p - exp((double)theirs[i]) / q) / 2;
+        apart += (1 - differences) / (1 + differences) / ROUNDS;
+        const struct sample_draw draw = sampler_foresee(s, 0);
+        op_sample.reference(NULL, &(struct sample_args){.n = 1,
+                                                        .vocab = VOCAB,
+                                                        .logits = matrix_f32(theirs, 1, VOCAB),
+                                                        .draws = &draw,
+                                                        .token = &token});
+        same += token == next(s, ours);
+    }
+    print_message("%d of %d the same, %.0f at least expected\n", same, (int)ROUNDS, apart * ROUNDS);
+    assert_true(same > apart * ROUNDS);
+    sampler_destroy(s);
+}
+
+/* What is foreseen is what is asked for when its turn comes. */
+static void test_foresee(void **state)
+{
+    (void)state;
+    static const struct sampler_params modes[] = {{0, 0, 1, 0, 7}, {0.3, 0, 1, 0.1, 7}};
+    for (size_t m = 0; m < COUNT(modes); m++) {
+        struct sampler *s = create(modes[m], 10, NULL);
+        struct sample_draw foreseen[5], draw;
+        for (int i = 0; i < 5; i++) foreseen[i] = sampler_foresee(s, i);
+        for (int i = 0; i < 5; i++) {
+            assert_true(sampler_request(s, &draw));
+            assert_memory_equal(&draw, &foreseen[i], sizeof draw);
+            assert_int_equal(draw.key == 0, m == 0);
+        }
+        sampler_destroy(s);
+    }
+}
+
 /* What is allowed for the moment draws as what is not banned for good. */
 static void test_allowed(void **state)
 {
@@ -434,6 +489,8 @@ int main(void)
         cmocka_unit_test(test_reproducible),
         cmocka_unit_test(test_arguments),
         cmocka_unit_test(test_request),
+        cmocka_unit_test(test_common_noise),
+        cmocka_unit_test(test_foresee),
         cmocka_unit_test(test_allowed),
         cmocka_unit_test(test_full_vocabulary),
     };
