@@ -364,7 +364,7 @@ static void test_request(void **state)
 static void test_common_noise(void **state)
 {
     (void)state;
-    enum { VOCAB = 3000, ROUNDS = 2000 };
+    enum { VOCAB = 3000, ROUNDS = 500 };
     static float ours[VOCAB], theirs[VOCAB];
     struct sampler *s = create(with(1, 0, 1, 0), VOCAB, NULL);
     struct rng rng;

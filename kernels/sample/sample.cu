@@ -1,6 +1,6 @@
-/* A token from its row of logits by a race (op sample, src/ops/args.h): what is known of its pieces, of some draws in two
- * passes, and who is first of all. A token's pace is 1 / its time. Paces are compared as logarithms: those of a warp in
- * float32, and those next to its largest again in double. blockIdx.y is the row. */
+/* A token from its row of logits by a race (op sample, src/ops/args.h): what is known of its pieces, of some draws in
+ * two passes, and who is first of all. A token's pace is 1 / its time. Paces are compared as logarithms: those of a
+ * warp in float32, and those next to its largest again in double. blockIdx.y is the row. */
 #include "common.cuh"
 #include "noise.cuh"
 #include "sample/sample_args.h"
@@ -165,7 +165,8 @@ __device__ inline entrant<float> row_largest(const sample_kernel_args &a)
 {
     const sample_piece *pieces = a.partial + blockIdx.y * a.pieces;
     entrant<float> largest{-INFINITY, NOBODY};
-    for (uint32_t i = threadIdx.x; i < a.pieces; i += SAMPLE_THREADS) largest = larger(largest, {pieces[i].max, pieces[i].id});
+    for (uint32_t i = threadIdx.x; i < a.pieces; i += SAMPLE_THREADS)
+        largest = larger(largest, {pieces[i].max, pieces[i].id});
     return block_largest(largest);
 }
 
