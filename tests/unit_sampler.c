@@ -359,8 +359,8 @@ static void test_request(void **state)
 }
 
 /* Alike logits and the same noise mostly give the same token: Gumbel noise in common does so in at
- * least (1 - d) / (1 + d) of draws of distributions d apart. With noise of their own these would in
- * 0.19. */
+ * least (1 - d) / (1 + d) of draws of distributions d apart. With noise of their own 14 of 500
+ * did. */
 static void test_common_noise(void **state)
 {
     (void)state;

@@ -21,6 +21,7 @@ torch, transformers, safetensors.
 import argparse
 import json
 import random
+import re
 import sys
 import time
 from pathlib import Path
@@ -34,7 +35,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "golden"))
 import check
 import make_golden as golden
 
-COLDER, SHARPER = 0.9, 0.5  # how guesses are drawn: src/generate/draft_eagle.c
+# How guesses are drawn.
+COLDER, SHARPER = map(float, re.search(r"colder = ([\d.]+), sharper = ([\d.]+);", (
+    Path(__file__).resolve().parents[2] / "src/generate/draft_eagle.c").read_text()).groups())
 LENGTH, PROMPT = 256, 24  # tokens of a text, and of a book's piece before it
 GUESSES, VECTOR_GUESSES = 6, 4
 WARM = 0, 0, 0.5, 0.8, 1  # temperatures
