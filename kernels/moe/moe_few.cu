@@ -328,12 +328,13 @@ template <bool UP> struct bringer {
     __device__ void run(const place &start, uint32_t thread) const
     {
         uint32_t first = start.index, last = start.last_piece();
+        if (!UP && thread) return; /* nobody waits for them: barriers could pass them by, and leave them waiting */
         for (uint32_t i = first; i <= last; i++) {
             uint32_t number = i - first, side = number % 2;
             if (number >= 2) barrier_wait(shared_address(&state.left[side]), (number / 2 - 1) % 2);
             if (UP && number >= 2) spread(i, number, thread, BRINGERS);
             if (UP) barrier_arrive(shared_address(&state.there[side]));
-            if (!UP && thread == 0) copy(i, number);
+            if (!UP) copy(i, number);
         }
     }
 };
