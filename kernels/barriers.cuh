@@ -56,18 +56,6 @@ __device__ inline void barrier_tell(uint32_t barrier, uint32_t rank)
                  : "memory");
 }
 
-/* A number to the same place in block `rank` of the cluster, whose barrier gets its four bytes: nobody else
- * has to wait until it is there. */
-__device__ inline void put_at(const float *local, float value, uint32_t barrier, uint32_t rank)
-{
-    asm volatile("{.reg .b32 there, its; mapa.shared::cluster.u32 there, %0, %3;\n"
-                 "mapa.shared::cluster.u32 its, %2, %3;\n"
-                 "st.async.shared::cluster.mbarrier::complete_tx::bytes.b32 [there], %1, [its];}" ::"r"(
-                     shared_address(local)),
-                 "r"(__float_as_uint(value)), "r"(barrier), "r"(rank)
-                 : "memory");
-}
-
 /* Arrives and says how many bytes copies will bring in this phase. */
 __device__ inline void barrier_expect(uint32_t barrier, uint32_t bytes)
 {

@@ -31,16 +31,24 @@ struct stage {
     struct arena *arena;
 };
 
-static void open_stage(struct stage *s, int major)
+/* shared_per_sm: KiB; 0: 100. */
+static void open_large_stage(struct stage *s, int major, int shared_per_sm)
 {
-    const struct fake_cuda_params device = {
-        .devices = 1, .major = major, .memory = (size_t)256 << 20};
+    const struct fake_cuda_params device = {.devices = 1,
+                                            .major = major,
+                                            .memory = (size_t)256 << 20,
+                                            .shared_per_sm = shared_per_sm << 10};
     cuda_replace(fake_cuda_start(&device));
     assert_int_equal(gpu_open(0, &s->gpu), SOL_OK);
     assert_int_equal(gpu_stream_create(s->gpu, &s->stream), SOL_OK);
     assert_int_equal(arena_create(1 << 20, &s->arena), SOL_OK);
     chooser_init(&s->chooser, 1);
     s->chooser.device.gpu = s->gpu;
+}
+
+static void open_stage(struct stage *s, int major)
+{
+    open_large_stage(s, major, 0);
 }
 
 static void close_stage(struct stage *s)
@@ -351,6 +359,25 @@ static void few_rows_of_a_text(void **state)
     close_stage(&s);
 }
 
+/* Blocks of twice the warps where rows and key heads are about as many as SMs, and room for them.
+ */
+static void some_rows_have_an_sm_each(void **state)
+{
+    (void)state;
+    static const struct {
+        int major, shared_per_sm, rows;
+        const char *kernel;
+    } cases[] = {{9, 228, 2, "attention_decode_f16"},      {9, 228, 3, "attention_decode_f16_wide"},
+                 {9, 228, 8, "attention_decode_f16_wide"}, {9, 228, 9, "attention_decode_f16"},
+                 {9, 100, 8, "attention_decode_f16"},      {8, 164, 8, "attention_decode_f16"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct stage s;
+        open_large_stage(&s, cases[i].major, cases[i].shared_per_sm);
+        assert_string_equal(attention_of(&s, cases[i].rows, 1 << 11), cases[i].kernel);
+        close_stage(&s);
+    }
+}
+
 /* ---- architectures ---- */
 
 enum { GPUS = 6 };
@@ -520,6 +547,7 @@ int main(void)
         cmocka_unit_test(a_forced_part_is_called),
         cmocka_unit_test(a_sequence_is_its_ops),
         cmocka_unit_test(few_rows_of_a_text),
+        cmocka_unit_test(some_rows_have_an_sm_each),
         cmocka_unit_test(a_search_sees_choices),
         cmocka_unit_test(other_architectures_are_refused),
         cmocka_unit_test(all_architectures_are_tested),

@@ -18,9 +18,11 @@ enum {
         DECODE_HEADS *
         (DECODE_DIM + 2), /* floats of a piece: sums of the heads, their tops and totals */
     DECODE_WARPS = 4,
-    DECODE_STAGES = 3, /* cache blocks under way, a warp; 2 where shared memory is small */
+    DECODE_WARPS_WIDE = 8, /* where a block has an SM for itself */
+    DECODE_STAGES = 3,     /* cache blocks under way, a warp; */
+    DECODE_STAGES_FEW = 2, /* of wide blocks, and where shared memory is small */
     DECODE_STAGE = 2 * DECODE_DIM * CACHE_BLOCK * 2, /* keys and values */
-    DECODE_ENDS = DECODE_WARPS * DECODE_PART * 4,    /* the warps' parts at the end of a piece */
+    DECODE_END = DECODE_PART * 4,                    /* a warp's part at the end of a piece */
 };
 
 struct attention_kernel_args {

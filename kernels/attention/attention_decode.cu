@@ -3,7 +3,7 @@
  *
  * The positions of a row are cut into pieces, by the row's own length alone, so that its result does
  * not depend on the other rows; the pieces of all rows and key heads are dealt out to the blocks of
- * the grid. In a block each warp takes every fourth cache block of 32 positions, all query heads
+ * the grid. In a block each of W warps takes every W'th cache block of 32 positions, all query heads
  * together, and keeps up to three under way by copies of 16 bytes into its own part of shared memory,
  * swizzled so that ldmatrix meets no bank twice. What no kernel of the present step writes, which is
  * all but the last positions, is asked for before the kernel before this one has ended.
@@ -22,13 +22,12 @@
 enum {
     DIM = DECODE_DIM,
     HEADS = DECODE_HEADS,
-    THREADS = DECODE_WARPS * WARP,
     BLOCK_BYTES = CACHE_BLOCK * DIM * 2, /* of keys, and of values */
     SCORES = CACHE_BLOCK / 8,            /* products of 8 positions */
     SUMS = DIM / 8,                      /* of 8 dimensions */
     PAGE_BLOCKS = CACHE_PAGE / CACHE_BLOCK,
 };
-static_assert((int)THREADS == (int)DECODE_ROWS, "a thread counts a row's pieces");
+static_assert((int)DECODE_WARPS * WARP >= (int)DECODE_ROWS, "a thread counts a row's pieces");
 
 /* ---- number formats ---- */
 
@@ -113,13 +112,13 @@ __device__ inline void take_block(const cache_args &c, const piece &p, int block
 /* ---- pieces ---- */
 
 /* How many pieces a row has. A piece is a multiple of what the warps take at once. */
-__device__ inline int pieces_of(const attention_kernel_args &a, int position, int *per)
+template <int W> __device__ inline int pieces_of(const attention_kernel_args &a, int position, int *per)
 {
     int end = position + 1, window = (int)a.window;
     int begin = window && end > window ? end - window : 0;
     int blocks = (end + CACHE_BLOCK - 1) / CACHE_BLOCK - begin / CACHE_BLOCK;
     int most = (blocks + DECODE_PIECES - 1) / DECODE_PIECES;
-    int size = max(a.piece_blocks, (most + DECODE_WARPS - 1) / DECODE_WARPS * DECODE_WARPS);
+    int size = max(a.piece_blocks, (most + W - 1) / W * W);
     *per = size;
     return (blocks + size - 1) / size;
 }
@@ -132,7 +131,7 @@ struct row_list {
 };
 
 /* Piece `number` of all. */
-__device__ inline piece find_piece(const attention_kernel_args &a, const row_list &rows, int number)
+template <int W> __device__ inline piece find_piece(const attention_kernel_args &a, const row_list &rows, int number)
 {
     int heads = (int)a.cache.n_kv_heads, low = 0, high = a.rows, per;
     while (high - low > 1) {
@@ -148,7 +147,7 @@ __device__ inline piece find_piece(const attention_kernel_args &a, const row_lis
     p.sequence = rows.sequence[low];
     p.end = position + 1;
     p.begin = window && p.end > window ? p.end - window : 0;
-    p.count = pieces_of(a, position, &per);
+    p.count = pieces_of<W>(a, position, &per);
     number -= rows.before[low] * heads;
     p.head = number / p.count;
     p.index = number % p.count;
@@ -159,7 +158,7 @@ __device__ inline piece find_piece(const attention_kernel_args &a, const row_lis
 
 /* The cache blocks of this warp, over all pieces of this thread block. Each lane holds where a page
  * begins, so that a warp reads the table once for up to 32 pages. */
-struct block_source {
+template <int W> struct block_source {
     piece p;
     int number, all, block;
     int first_page;     /* that of lane 0 */
@@ -174,7 +173,7 @@ struct block_source {
     __device__ inline void enter(const attention_kernel_args &a, const row_list &rows)
     {
         if (number >= all) return;
-        p = find_piece(a, rows, number);
+        p = find_piece<W>(a, rows, number);
         block = p.first + threadIdx.x / WARP;
         look_up(a.cache);
     }
@@ -197,7 +196,7 @@ struct block_source {
             row = first_row + (uint32_t)(block * CACHE_BLOCK) % (uint32_t)c.capacity;
         }
         take_block(c, p, block, row, to);
-        block += DECODE_WARPS;
+        block += W;
     }
     /* To a piece that has blocks for this warp; false when there is none. */
     __device__ inline bool settle(const attention_kernel_args &a, const row_list &rows)
@@ -353,14 +352,16 @@ __device__ inline void write_row(const attention_kernel_args &a, const piece &p,
 }
 
 /* The warps' parts to the row's result, or to this piece's part, and with the last all parts. */
+template <int W>
 __device__ inline void finish_piece(const attention_kernel_args &a, const piece &p, int heads, float sink,
                                     const float *parts)
 {
     __shared__ bool last;
     int head = threadIdx.x / 16, at = head * DIM + threadIdx.x % 16 * 4;
+    bool works = W == DECODE_WARPS || head < HEADS;
     joined j = {-1e30f, 0, {0, 0, 0, 0}};
 #pragma unroll
-    for (int w = 0; w < DECODE_WARPS; w++) {
+    for (int w = 0; works && w < W; w++) {
         const float *part = parts + w * DECODE_PART;
         j.add(part[TOPS + head], part[TOTALS + head], *(const float4 *)(part + at));
     }
@@ -370,8 +371,8 @@ __device__ inline void finish_piece(const attention_kernel_args &a, const piece 
     }
     int64_t item = p.row * a.cache.n_kv_heads + p.head;
     float *all = a.partial + item * DECODE_PIECES * DECODE_PART, *mine = all + p.index * DECODE_PART;
-    __stcg((float4 *)(mine + at), j.sum);
-    if (threadIdx.x % 16 == 0) {
+    if (works) __stcg((float4 *)(mine + at), j.sum);
+    if (works && threadIdx.x % 16 == 0) {
         __stcg(mine + TOPS + head, j.top);
         __stcg(mine + TOTALS + head, j.total);
     }
@@ -383,7 +384,7 @@ __device__ inline void finish_piece(const attention_kernel_args &a, const piece 
         if (last) *finished = 0;
     }
     __syncthreads();
-    if (!last) return;
+    if (!last || !works) return;
     __threadfence();
     j = {-1e30f, 0, {0, 0, 0, 0}};
 #pragma unroll 8
@@ -394,14 +395,14 @@ __device__ inline void finish_piece(const attention_kernel_args &a, const piece 
     write_row(a, p, heads, sink, j);
 }
 
-__device__ inline void list_rows(const attention_kernel_args &a, row_list &rows)
+template <int W> __device__ inline void list_rows(const attention_kernel_args &a, row_list &rows)
 {
-    __shared__ int warps[DECODE_WARPS];
+    __shared__ __align__(16) int warps[W];
     int row = threadIdx.x, lane = row % WARP, sum = 0, per;
     if (row < a.rows) {
         rows.sequence[row] = a.sequence[row];
         rows.position[row] = a.position[row];
-        sum = pieces_of(a, rows.position[row], &per);
+        sum = pieces_of<W>(a, rows.position[row], &per);
     }
     if (row == 0) rows.before[0] = 0;
     if (a.rows > 1) {
@@ -413,7 +414,7 @@ __device__ inline void list_rows(const attention_kernel_args &a, row_list &rows)
         __syncthreads();
         for (int w = 0; w < row / WARP; w++) sum += warps[w];
     }
-    rows.before[row + 1] = sum;
+    if (W == DECODE_WARPS || row < DECODE_ROWS) rows.before[row + 1] = sum;
     __syncthreads();
 }
 
@@ -425,22 +426,22 @@ __device__ inline float sink_of(const attention_kernel_args &a, const piece &p, 
     return a.sinks && head < heads ? a.sinks[p.head * heads + head] : 0;
 }
 
-template <int TYPE> __device__ inline void decode(const attention_kernel_args &a)
+template <int TYPE, int W> __device__ inline void decode(const attention_kernel_args &a)
 {
     extern __shared__ __align__(128) char memory[];
     __shared__ row_list rows;
     int warp = threadIdx.x / WARP, heads = (int)((uint32_t)a.n_heads / (uint32_t)a.cache.n_kv_heads);
-    float *parts = (float *)(memory + DECODE_WARPS * a.stages * DECODE_STAGE);
+    float *parts = (float *)(memory + W * a.stages * DECODE_STAGE);
     uint32_t mine = shared_at(memory) + warp * a.stages * DECODE_STAGE;
     /* Positions and sequences are those of the whole step: no kernel of a step writes them. Neither do
      * they write positions before those of its rows. */
-    list_rows(a, rows);
+    list_rows<W>(a, rows);
     /* The next kernel may begin while the one before this still runs: that one has waited, so that what
      * came before it has ended, and who follows attention reads nothing of either before it waits. */
     let_next_start();
     /* Without work, and without waiting: a block of the next kernel takes the place the sooner. */
     if ((int)blockIdx.x >= rows.before[a.rows] * (int)a.cache.n_kv_heads) return;
-    block_source ahead;
+    block_source<W> ahead;
     ahead.start(a, rows);
     piece p = ahead.p;
     float sink = sink_of(a, p, heads);
@@ -461,7 +462,7 @@ template <int TYPE> __device__ inline void decode(const attention_kernel_args &a
         queries<TYPE> q;
         q.load(a, p, heads);
         state s = {-1e30f, 0, {}};
-        for (int block = p.first + warp; block < p.last; block += DECODE_WARPS) {
+        for (int block = p.first + warp; block < p.last; block += W) {
             if (a.stages == DECODE_STAGES)
                 copy_wait<DECODE_STAGES - 1>();
             else
@@ -475,23 +476,23 @@ template <int TYPE> __device__ inline void decode(const attention_kernel_args &a
         }
         write_part(s, parts + warp * DECODE_PART);
         __syncthreads();
-        finish_piece(a, p, heads, sink, parts);
+        finish_piece<W>(a, p, heads, sink, parts);
         number += gridDim.x;
         if (number >= all) break;
         __syncthreads();
-        p = find_piece(a, rows, number);
+        p = find_piece<W>(a, rows, number);
         sink = sink_of(a, p, heads);
     }
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, DECODE_BLOCKS)
-    attention_decode_f16(const __grid_constant__ attention_kernel_args a)
-{
-    decode<DTYPE_F16>(a);
-}
+#define DECODE(name, type, warps)                                                                   \
+    extern "C" __global__ void __launch_bounds__(warps *WARP, DECODE_BLOCKS *DECODE_WARPS / warps)  \
+        name(const __grid_constant__ attention_kernel_args a)                                       \
+    {                                                                                               \
+        decode<type, warps>(a);                                                                     \
+    }
 
-extern "C" __global__ void __launch_bounds__(THREADS, DECODE_BLOCKS)
-    attention_decode_bf16(const __grid_constant__ attention_kernel_args a)
-{
-    decode<DTYPE_BF16>(a);
-}
+DECODE(attention_decode_f16, DTYPE_F16, DECODE_WARPS)
+DECODE(attention_decode_bf16, DTYPE_BF16, DECODE_WARPS)
+DECODE(attention_decode_f16_wide, DTYPE_F16, DECODE_WARPS_WIDE)
+DECODE(attention_decode_bf16_wide, DTYPE_BF16, DECODE_WARPS_WIDE)

@@ -204,7 +204,7 @@ __device__ inline void put_logit(const half_row<QUAD> &router, const float *row,
 {
     if (item >= items) return;
     float sum = router.times((const float4 *)row + item % 2 * quads, quads);
-    if (threadIdx.x % WARP == 0) put_at(parts + item, sum, barrier, 0);
+    if (threadIdx.x % WARP == 0) put_across(shared_address(parts + item), sum, barrier, 0);
 }
 
 /* A row, with the norm's gain, in the registers of a block's threads and in shared memory; its squares are in

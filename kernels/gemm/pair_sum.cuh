@@ -4,6 +4,7 @@
 
 #include "barriers.cuh"
 #include "common.cuh"
+#include "put_across.cuh"
 
 /* Two blocks of a cluster, of which the first adds up to COUNT numbers of both, or a block of its own. All
  * threads call begin and, some time later, ready. */
@@ -46,7 +47,7 @@ template <int COUNT> struct pair_sum<true, COUNT> {
     __device__ bool join(uint32_t i, float &total) const
     {
         if (rank()) {
-            put_at(other + i, total, barrier, 0);
+            put_across(shared_address(other + i), total, barrier, 0);
             return false;
         }
         barrier_wait_cluster(barrier, 0);

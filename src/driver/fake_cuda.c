@@ -182,6 +182,8 @@ cuda_result fake_device_attribute(int *value, int attribute, cuda_device device)
     if (attribute == CUDA_ATTRIBUTE_MINOR) *value = fake_cuda.params.minor;
     if (attribute == CUDA_ATTRIBUTE_SHARED_PER_SM && fake_cuda.params.shared_per_sm)
         *value = fake_cuda.params.shared_per_sm;
+    if (attribute == CUDA_ATTRIBUTE_SHARED_PER_BLOCK && fake_cuda.params.shared_per_sm)
+        *value = fake_cuda.params.shared_per_sm - (1 << 10); /* the system's */
     if (attribute == CUDA_ATTRIBUTE_INTEGRATED || attribute == CUDA_ATTRIBUTE_PAGEABLE_HOST_ACCESS)
         *value = fake_cuda.params.shared;
     return CUDA_OK;

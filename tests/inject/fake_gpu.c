@@ -38,9 +38,9 @@ __attribute__((weak)) cuda_result
 emulate_kernel(const char *kernel, const struct cuda_launch *config, const void *args);
 __attribute__((weak)) size_t emulate_args_bytes(const char *kernel);
 
-/* FAKE_CUDA_MAJOR, _MINOR, _DRIVER (12000: CUDA 12.0), _MIB and _SHARED make it another device, and
- * with FAKE_CUDA_APART none reaches the memory of another one;
- * FAKE_CUDA_GRAPH_MOST loses kernels of larger graphs. */
+/* FAKE_CUDA_MAJOR, _MINOR, _DRIVER (12000: CUDA 12.0), _MIB, _SM_KIB (of shared memory) and _SHARED
+ * (with the host) make it another device, and with FAKE_CUDA_APART none reaches the memory of
+ * another one; FAKE_CUDA_GRAPH_MOST loses kernels of larger graphs. */
 static const struct cuda_api *driver(void)
 {
     static const struct cuda_api *api;
@@ -51,6 +51,7 @@ static const struct cuda_api *driver(void)
         .minor = (int)setting("FAKE_CUDA_MINOR", 0),
         .memory = (size_t)setting("FAKE_CUDA_MIB", 1024) << 20,
         .shared = setting("FAKE_CUDA_SHARED", 0) != 0,
+        .shared_per_sm = (int)setting("FAKE_CUDA_SM_KIB", 0) << 10,
         .apart = setting("FAKE_CUDA_APART", 0) != 0,
         .together = emulate_kernel != NULL,
         .driver = (int)setting("FAKE_CUDA_DRIVER", 0),

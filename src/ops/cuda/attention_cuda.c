@@ -62,8 +62,10 @@ const struct op_variant attention_any_cuda = {
 /* ---- few rows: attention_decode.cu ---- */
 
 enum {
-    FEW_ITEMS = 32,  /* rows x key heads that do not fill a GPU unless caches are cut short */
-    MANY_ITEMS = 64, /* that fill it with long pieces */
+    FEW_ITEMS = 32,      /* rows x key heads that do not fill a GPU unless caches are cut short */
+    MANY_ITEMS = 64,     /* that fill it with long pieces */
+    WIDE_ITEMS_MIN = 24, /* that take less with an SM for each block, */
+    WIDE_ITEMS_MAX = MANY_ITEMS, /* up to as many */
 };
 
 static bool can_run_decode(const void *args, const struct op_device *device,
@@ -96,48 +98,75 @@ static size_t workspace_decode(const void *args, int workers)
     return (size_t)(a->m * a->kv.n_kv_heads) * DECODE_PIECES * DECODE_PART * sizeof(float);
 }
 
-/* Positions of a piece. */
-static const int pieces[] = {256, 512, 1024, 2048};
-static const char *const piece_names[] = {"256", "512", "1024", "2048"};
+/* Positions of a piece, and warps of a block. */
+static const struct {
+    int positions, warps;
+} pieces[] = {{256, DECODE_WARPS},  {512, DECODE_WARPS},       {1024, DECODE_WARPS},
+              {2048, DECODE_WARPS}, {1024, DECODE_WARPS_WIDE}, {2048, DECODE_WARPS_WIDE}};
+enum { PIECE_512 = 1, PIECE_1024, PIECE_2048, WIDE_1024, WIDE_2048 };
+static const char *const piece_names[] = {"256", "512", "1024", "2048", "1024_wide", "2048_wide"};
+
+static int decode_shared(int warps, int stages)
+{
+    return warps * (stages * DECODE_STAGE + DECODE_END);
+}
+
+/* Of fewer rows wide blocks would be right too, and faster at depths that are tuned: with one row
+ * at depth 32768 a step takes 4 % longer. */
+static bool serves_piece(const void *args, const struct op_device *device, int choice)
+{
+    const struct attention_args *a = args;
+    const int warps = pieces[choice].warps;
+    if (warps == DECODE_WARPS_WIDE && a->m * a->kv.n_kv_heads < WIDE_ITEMS_MIN) return false;
+    return gpu_info(device->gpu)->shared_per_block >= decode_shared(warps, DECODE_STAGES_FEW);
+}
 
 /* Few rows need small pieces to fill a GPU (H100, batch 1: 8192 positions in 10.0 us with 512, with
  * 256 or 1024 in 11.7 and 11.1), others less joining: 8 rows of 4096 and fewer, 13.9 us with 2048
- * instead of 16.0 with 512, of up to 32000 42.0 instead of 49.6. */
+ * instead of 16.0 with 512, of up to 32000 42.0 instead of 49.6. From 3 to 8 rows of 8 key heads a
+ * block has as many warps as two: H200, 8 sequences at depth 512, 2048, 8192: 2,742, 2,633, 2,346
+ * t/s, with wide blocks 2,772, 2,674, 2,378. One at depth 32768: 683 and 657; 32 at 512: 7,193 and
+ * 7,138. Before Hopper nothing is measured of these. */
 static int usual_piece(const void *args, const struct op_device *device)
 {
+    const struct op_arch hopper = {.major = 9};
     const struct attention_args *a = args;
-    int64_t items = a->m * a->kv.n_kv_heads;
-    (void)device;
-    return items < FEW_ITEMS ? 1 : items < MANY_ITEMS ? 2 : 3;
+    const int64_t items = a->m * a->kv.n_kv_heads;
+    const bool wide = items <= WIDE_ITEMS_MAX && op_arch_fits(&hopper, device->gpu) &&
+                      serves_piece(args, device, WIDE_2048);
+    if (wide) return items < MANY_ITEMS ? WIDE_1024 : WIDE_2048;
+    return items < FEW_ITEMS ? PIECE_512 : items < MANY_ITEMS ? PIECE_1024 : PIECE_2048;
 }
 
-static const struct op_choices piece_choices = {piece_names, sizeof pieces / sizeof *pieces, NULL,
-                                                usual_piece};
+static const struct op_choices piece_choices = {piece_names, sizeof pieces / sizeof *pieces,
+                                                serves_piece, usual_piece};
 
 /* The grid is chosen without the positions, which change from step to step: blocks without work are
  * cheap. */
 static void run_decode(const struct op_context *context, const void *args)
 {
+    static const char *const name[2][2] = {{"attention_decode_bf16", "attention_decode_bf16_wide"},
+                                           {"attention_decode_f16", "attention_decode_f16_wide"}};
     const struct attention_args *a = args;
     const struct gpu_info *gpu = gpu_stream_info(context->stream);
     struct attention_kernel_args k = for_kernel(a);
-    int64_t items = a->m * a->kv.n_kv_heads;
-    int64_t blocks = (int64_t)gpu->sm_count * DECODE_BLOCKS, most = items * DECODE_PIECES;
+    const int warps = pieces[context->choice].warps;
+    const bool wide = warps == DECODE_WARPS_WIDE;
+    int64_t items = a->m * a->kv.n_kv_heads, most = items * DECODE_PIECES;
+    int64_t blocks = (int64_t)gpu->sm_count * (wide ? 1 : DECODE_BLOCKS);
     k.partial = context->workspace;
     k.counters = gpu_stream_counters(context->stream);
     k.rows = (int32_t)a->m;
     k.narrow = matrix_is_narrow(&a->out);
-    k.piece_blocks = pieces[context->choice] / KV_BLOCK;
+    k.piece_blocks = pieces[context->choice].positions / KV_BLOCK;
     k.stages = DECODE_STAGES;
-    if (gpu->shared_per_block < DECODE_WARPS * DECODE_STAGES * DECODE_STAGE + DECODE_ENDS)
-        k.stages = DECODE_STAGES - 1;
-    gpu_put(context->stream, "attention/attention_decode.cu",
-            a->kv.dtype == DTYPE_F16 ? "attention_decode_f16" : "attention_decode_bf16",
-            &(struct gpu_launch){
-                .grid = {(unsigned)(blocks < most ? blocks : most)},
-                .block = {DECODE_WARPS * WARP},
-                .shared_bytes = (unsigned)(DECODE_WARPS * k.stages * DECODE_STAGE + DECODE_ENDS),
-                .overlaps = true},
+    if (wide || gpu->shared_per_block < decode_shared(warps, k.stages))
+        k.stages = DECODE_STAGES_FEW;
+    gpu_put(context->stream, "attention/attention_decode.cu", name[a->kv.dtype == DTYPE_F16][wide],
+            &(struct gpu_launch){.grid = {(unsigned)(blocks < most ? blocks : most)},
+                                 .block = {(unsigned)warps * WARP},
+                                 .shared_bytes = (unsigned)decode_shared(warps, k.stages),
+                                 .overlaps = true},
             &k);
 }
 
