@@ -20,8 +20,8 @@ has err 'keys, line 1'
 python3 "$SOL_SOURCE_DIR/tests/serve_client.py" "$SOL_BINARY" "$SOL_BUILD_DIR/serve_scripted" || failures=$((failures + 1))
 
 # ---- a sample of tests/soak_serve.py; what sanitizers keep of freed memory is no growth, and needs no time to show ----
-how="--seconds 20 --growth 3"
-[ "${SOL_SANITIZED:-}" ] && how="--seconds 6 --growth 1000"
+how="--streams 40 --seconds 20 --growth 3"
+[ "${SOL_SANITIZED:-}" ] && how="--streams 12 --seconds 3 --growth 1000"
 # shellcheck disable=SC2086 # words
-python3 "$SOL_SOURCE_DIR/tests/soak_serve.py" "$SOL_BINARY" --streams 40 --parallel 2 --batch 4 $how || failures=$((failures + 1))
+python3 "$SOL_SOURCE_DIR/tests/soak_serve.py" "$SOL_BINARY" --parallel 2 --batch 4 $how || failures=$((failures + 1))
 exit $((failures != 0))

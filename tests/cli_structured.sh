@@ -20,7 +20,7 @@ is_json() {
 }
 
 seeds=12
-[ "${SOL_SANITIZED:-}${SOL_EMULATED:-}" ] && seeds=4
+[ "${SOL_SANITIZED:-}${SOL_EMULATED:-}" ] && seeds=2
 
 # ---- whatever is drawn ----
 list='"(English|Spanish|Hindi)"'
