@@ -76,18 +76,18 @@ static void every_variant_matches_its_reference(void **state)
                                      .rounds = rounds,
                                      .brief = getenv("SOL_TEST_BRIEF") != NULL,
                                      .most_flops = most_flops};
-    const bool parts_apart = options.brief;
-    if (options.brief) print_message("reduced: one case of each kind (SOL_TEST_BRIEF)\n");
+    const bool brief = options.brief;
+    if (brief) print_message("reduced: one case of each kind (SOL_TEST_BRIEF)\n");
     chooser_init(&chooser, pool_size(pool));
     for (int i = 0; i < op_table_count; i++) {
         int variants[MOST], count = op_variant_count(op_table[i]), ran = 0;
         const bool composed = is_its_parts(op_table[i]);
-        if (composed && parts_apart) {
+        if (composed && brief) {
             print_message("reduced: %s is only tried where every processor's kernels are\n",
                           op_table[i]->name);
             continue;
         }
-        options.brief = parts_apart || (composed && rounds < 2);
+        options.brief = brief || (composed && rounds < 2);
         assert_in_range(count, 1, MOST);
         for (int v = 0; v < count; v++) variants[v] = v;
         assert_int_equal(

@@ -359,8 +359,7 @@ static void few_rows_of_a_text(void **state)
     close_stage(&s);
 }
 
-/* Blocks of twice the warps where rows and key heads are about as many as SMs, and room for them.
- */
+/* Blocks of twice the warps from 3 to 8 rows, where an SM has room for them. */
 static void some_rows_have_an_sm_each(void **state)
 {
     (void)state;

@@ -99,20 +99,26 @@ static size_t workspace_decode(const void *args, int workers)
 }
 
 /* Positions of a piece, and warps of a block. */
+enum { PIECE_256, PIECE_512, PIECE_1024, PIECE_2048, WIDE_1024, WIDE_2048, PIECE_CHOICES };
 static const struct {
     int positions, warps;
-} pieces[] = {{256, DECODE_WARPS},  {512, DECODE_WARPS},       {1024, DECODE_WARPS},
-              {2048, DECODE_WARPS}, {1024, DECODE_WARPS_WIDE}, {2048, DECODE_WARPS_WIDE}};
-enum { PIECE_512 = 1, PIECE_1024, PIECE_2048, WIDE_1024, WIDE_2048 };
-static const char *const piece_names[] = {"256", "512", "1024", "2048", "1024_wide", "2048_wide"};
+} pieces[PIECE_CHOICES] = {
+    [PIECE_256] = {256, DECODE_WARPS},       [PIECE_512] = {512, DECODE_WARPS},
+    [PIECE_1024] = {1024, DECODE_WARPS},     [PIECE_2048] = {2048, DECODE_WARPS},
+    [WIDE_1024] = {1024, DECODE_WARPS_WIDE}, [WIDE_2048] = {2048, DECODE_WARPS_WIDE},
+};
+static const char *const piece_names[PIECE_CHOICES] = {
+    [PIECE_256] = "256",   [PIECE_512] = "512",       [PIECE_1024] = "1024",
+    [PIECE_2048] = "2048", [WIDE_1024] = "1024_wide", [WIDE_2048] = "2048_wide",
+};
 
 static int decode_shared(int warps, int stages)
 {
     return warps * (stages * DECODE_STAGE + DECODE_END);
 }
 
-/* Of fewer rows wide blocks would be right too, and faster at depths that are tuned: with one row
- * at depth 32768 a step takes 4 % longer. */
+/* Of fewer rows wide blocks would be right too: with one row at depth 32768 a step takes 4 % longer
+ * (H200). */
 static bool serves_piece(const void *args, const struct op_device *device, int choice)
 {
     const struct attention_args *a = args;
@@ -126,7 +132,8 @@ static bool serves_piece(const void *args, const struct op_device *device, int c
  * instead of 16.0 with 512, of up to 32000 42.0 instead of 49.6. From 3 to 8 rows of 8 key heads a
  * block has as many warps as two: H200, 8 sequences at depth 512, 2048, 8192: 2,742, 2,633, 2,346
  * t/s, with wide blocks 2,772, 2,674, 2,378. One at depth 32768: 683 and 657; 32 at 512: 7,193 and
- * 7,138. Before Hopper nothing is measured of these. */
+ * 7,138; 4 to 7 were not measured (all with experts that are gone since). Before Hopper nothing is
+ * measured of these. */
 static int usual_piece(const void *args, const struct op_device *device)
 {
     const struct op_arch hopper = {.major = 9};
@@ -138,8 +145,8 @@ static int usual_piece(const void *args, const struct op_device *device)
     return items < FEW_ITEMS ? PIECE_512 : items < MANY_ITEMS ? PIECE_1024 : PIECE_2048;
 }
 
-static const struct op_choices piece_choices = {piece_names, sizeof pieces / sizeof *pieces,
-                                                serves_piece, usual_piece};
+static const struct op_choices piece_choices = {piece_names, PIECE_CHOICES, serves_piece,
+                                                usual_piece};
 
 /* The grid is chosen without the positions, which change from step to step: blocks without work are
  * cheap. */
