@@ -22,6 +22,7 @@
 #include "gemm/i8_weights.cuh"
 #include "gemm/wgmma_heads.cuh"
 #include "gemm/wgmma_kind.cuh"
+#include "gemm/wgmma_mxfp4.cuh"
 #include "gemm/wgmma_q8_0.cuh"
 #include "gemm/wgmma_results.cuh"
 #include "mma.cuh"
@@ -157,24 +158,7 @@ INLINE void fetch_all(const gemm_wgmma_args &a, const int32_t *offsets, wgmma_ri
     }
 }
 
-/* ---- MXFP4 to bf16 ---- */
-
-/* What a lane has of a unit: words of its two rows (x, y: row g's; z, w: row g + 8's), the scales of
- * their blocks as bf16: row g's and row g + 8's, of the first 32 columns in the low half. */
-struct unit_words {
-    uint4 w;
-    uint32_t scales[2];
-};
-
-/* Fragments of step S of a unit. */
-template <int S> INLINE void decode(uint32_t (&f)[4], const unit_words &u)
-{
-    uint32_t low = S < 2 ? u.w.x : u.w.y, high = S < 2 ? u.w.z : u.w.w;
-    f[0] = mul_bf16x2_by<S / 2>(mxfp4_pair(low, S % 2 * 2), u.scales[0]);
-    f[1] = mul_bf16x2_by<S / 2>(mxfp4_pair(high, S % 2 * 2), u.scales[1]);
-    f[2] = mul_bf16x2_by<S / 2>(mxfp4_pair(low, S % 2 * 2 + 1), u.scales[0]);
-    f[3] = mul_bf16x2_by<S / 2>(mxfp4_pair(high, S % 2 * 2 + 1), u.scales[1]);
-}
+/* ---- a unit of a warp out of the stage ---- */
 
 /* Of unit number U of the stage. Rows g and g + 8 of a warp are those of a tile; or (GATED) rows of gate and
  * of up, of the first half of a tile or of the second. */
@@ -211,8 +195,7 @@ template <class K, int U> INLINE void load_unit(unit_words &u, const wgmma_ring<
 {
     uint32_t bytes = load_scales<K, U>(ring);
     load_words<K, U>(u, ring);
-    u.scales[0] = __byte_perm(bytes, 0, 0x4140) * 128 + 0x3f003f00u;
-    u.scales[1] = __byte_perm(bytes, 0, 0x4342) * 128 + 0x3f003f00u;
+    set_scales(u, bytes);
     large |= bytes;
 }
 

@@ -10,6 +10,7 @@
 #include "copy_bulk.cuh"
 #include "gemm/few_rows.cuh"
 #include "moe/moe_few_args.h"
+#include "moe/pieces.cuh"
 #include "swiglu/swiglu.cuh"
 #include "wgmma.cuh"
 #include "words.cuh"
@@ -26,11 +27,6 @@ enum {
     BIASES = 2 * AHEAD, /* steps whose biases are there or on their way */
 };
 typedef mxfp4_weights weights;
-
-/* Some rows of an expert. */
-struct piece {
-    uint32_t expert, first, count;
-};
 
 /* What the warps have for a step, in dynamic shared memory behind the columns of two pieces. */
 struct step_sums {
@@ -59,41 +55,12 @@ struct step_sums {
 
 /* Barriers and tables of a block. A piece's columns lie in the half of its number's parity. */
 struct block_state {
-    piece pieces[MOE_FEW_PIECES_MAX + 1]; /* and one of nobody, where the list ends */
+    piece_list<MOE_FEW_COLUMNS, EXPERT_ROWS_GROUPS_MAX, MOE_FEW_PIECES_MAX> pieces;
     int32_t tokens[EXPERT_ROWS_MAX];
-    uint32_t piece_count;
     alignas(16) float bias[BIASES][2][FEATURES]; /* of a step */
     uint64_t there[2], left[2];                  /* the columns of a piece; nobody reads them any more */
     uint64_t biased[BIASES], multiplied, added;
 
-    /* By a warp. */
-    __device__ void list_pieces(const int32_t *offsets, int groups)
-    {
-        enum { EACH = EXPERT_ROWS_GROUPS_MAX / WARP };
-        int lane = threadIdx.x % WARP, begin[EACH], rows[EACH];
-        uint32_t before = 0;
-#pragma unroll
-        for (int i = 0; i < EACH; i++) {
-            int g = min(i * WARP + lane, groups - 1);
-            begin[i] = __ldcg(offsets + g), rows[i] = __ldcg(offsets + g + 1) - begin[i];
-        }
-#pragma unroll
-        for (int i = 0; i < EACH; i++) {
-            if (i * WARP >= groups) break;
-            bool present = i * WARP + lane < groups;
-            uint32_t own = present ? (uint32_t)(rows[i] + MOE_FEW_COLUMNS - 1) / MOE_FEW_COLUMNS : 0, end = own;
-            for (int step = 1; step < WARP; step *= 2) {
-                uint32_t other = __shfl_up_sync(FULL_MASK, end, step);
-                if (lane >= step) end += other;
-            }
-            for (uint32_t n = 0; n < own; n++) {
-                uint32_t first = n * MOE_FEW_COLUMNS, count = min((uint32_t)rows[i] - first, (uint32_t)MOE_FEW_COLUMNS);
-                pieces[before + end - own + n] = {(uint32_t)(i * WARP + lane), (uint32_t)begin[i] + first, count};
-            }
-            before += __shfl_sync(FULL_MASK, end, WARP - 1);
-        }
-        if (lane == 0) pieces[before] = {0, 0, 0}, piece_count = before;
-    }
     __device__ void init_barriers(bool up)
     {
         for (int i = 0; i < 2; i++) {
@@ -104,25 +71,6 @@ struct block_state {
         barrier_init(shared_address(&multiplied), WARPS);
         barrier_init(shared_address(&added), FINISHERS / WARP);
         barrier_init_done();
-    }
-};
-
-/* A block's place in the list of work: from `item` on up to `side` tiles of a piece are a step. */
-struct place {
-    uint32_t item, end, tiles, index, tile; /* of the list; the piece, and the tile in it */
-
-    __device__ place(uint32_t first, uint32_t last, uint32_t all)
-        : item(first), end(last), tiles(all), index(first / all), tile(first % all)
-    {
-    }
-    __device__ bool inside() const { return item < end; }
-    __device__ uint32_t last_piece() const { return (end - 1) / tiles; }
-    __device__ uint32_t take(uint32_t side) const { return min(side, min(end - item, tiles - tile)); }
-    __device__ void advance(uint32_t side)
-    {
-        uint32_t taken = take(side);
-        item += taken, tile += taken;
-        if (tile == tiles) tile = 0, index++;
     }
 };
 
@@ -412,13 +360,13 @@ template <bool UP> __device__ inline void moe_few(const moe_few_args &a)
     if (UP) wait_for_input();
     if (UP) let_next_start();
     if (threadIdx.x < WARP)
-        state.list_pieces(a.group_offsets, (int)a.n_experts);
+        state.pieces.list(a.group_offsets, (int)a.n_experts);
     else
         for (uint32_t i = threadIdx.x - WARP; UP && i < a.slots; i += MOE_FEW_THREADS - WARP)
             state.tokens[i] = __ldcg(a.token_of_row + i);
     if (threadIdx.x == WARPS * WARP) state.init_barriers(UP);
     __syncthreads();
-    uint32_t all = state.piece_count * of.tiles;
+    uint32_t all = state.pieces.count * of.tiles;
     place start(all * blockIdx.x / gridDim.x, all * (blockIdx.x + 1) / gridDim.x, of.tiles);
     step_sums &sums = *(step_sums *)(columns + 2 * MOE_FEW_COLUMNS * column_bytes<weights>(of.k));
     bringer<UP> bringer{of, state, columns};

@@ -101,6 +101,10 @@ static const struct case_shape cases[] = {
     {1, {1, 128, 128}, {32, 1, 2}, {32, 1, 2}, {1, 4, 9}, {1, 4, 4}, {0}, DTYPE_MXFP4},
     /* many experts */
     {2, {1, 9, 40}, {32, 1, 2}, {32, 1, 2}, {1, 33, 128}, {1, 4, 4}, {0}, DTYPE_MXFP4},
+    /* rows whose columns are cut into three, up to those as wide as real ones */
+    {2, {1, 20, 200}, {192, 1, 3}, {192, 1, 3}, {1, 4, 9}, {1, 1, 4}, {0}, DTYPE_MXFP4},
+    {1, {1, 20, 60}, {192, 1, 1}, {192, 14, 15}, {1, 4, 9}, {1, 1, 2}, {0}, DTYPE_MXFP4},
+    {1, {1, 20, 60}, {192, 14, 15}, {192, 1, 1}, {1, 4, 9}, {1, 1, 2}, {0}, DTYPE_MXFP4},
     /* two rows as wide as real ones, one matrix at a time */
     {1, {1, 2, 2}, {32, 80, 96}, {32, 1, 3}, {1, 4, 9}, {1, 3, 3}, {0}, DTYPE_MXFP4},
     {1, {1, 2, 2}, {32, 1, 3}, {32, 80, 96}, {1, 4, 9}, {1, 4, 4}, {0}, DTYPE_MXFP4},

@@ -17,7 +17,7 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   set_property(SOURCE kernels/grouped_gemm/grouped_tcgen05.cu PROPERTY COMPILE_OPTIONS
     -xc++ -include emulate_tcgen05.hpp)
   set(emulated_wgmma ${emulated})
-  list(FILTER emulated_wgmma INCLUDE REGEX "(_wgmma|_ladder|attn_out_many|moe_few).cu")
+  list(FILTER emulated_wgmma INCLUDE REGEX "(_wgmma|_ladder|attn_out_many|moe_few|moe_several).cu")
   # -O1 compiles them in half the time. They run as fast: what takes time is what they call.
   set_property(SOURCE ${emulated_wgmma} PROPERTY COMPILE_OPTIONS
     -xc++ -include emulate_wgmma.hpp -fstack-reuse=none -O1)

@@ -1,7 +1,6 @@
 /* The experts of many rows on Hopper: what passes between their products is in bf16, or goes into
  * them in int8 with a scale a row (kernels/gemm/gemm_wgmma.cuh). */
-#include "combine/combine_args.h"
-#include "gpu/kernel.h"
+#include "ops/cuda/add_up.h"
 #include "ops/cuda/few_rows_operands.h"
 #include "ops/cuda/i8_rows_operands.h"
 #include "ops/cuda/many_rows_operands.h"
@@ -49,22 +48,6 @@ static struct wgmma_product product(const struct op_context *context, const stru
     p.alpha = a->alpha;
     p.limit = a->limit;
     return p;
-}
-
-/* Results in bf16, of the grouped rows, to the rows of the step. */
-static void add_up(const struct op_context *context, const struct moe_args *a, const void *results)
-{
-    const struct combine_kernel_args sum = {.n = a->hidden,
-                                            .top_k = a->top_k,
-                                            .y = results,
-                                            .weight = a->routing.weight,
-                                            .row_of_slot = a->routing.row_of_slot,
-                                            .x = a->x.data};
-    gpu_put(context->stream, "combine/combine.cu",
-            a->routing.some_of ? "combine_bf16_own" : "combine_bf16",
-            &(struct gpu_launch){
-                .grid = {(unsigned)a->m}, .block = {COMBINE_BF16_THREADS}, .overlaps = true},
-            &sum);
 }
 
 /* ---- rows in bf16 ---- */
@@ -117,7 +100,7 @@ const struct op_variant moe_many_cuda = {
     .narrow = 1 << 0, /* normed */
     .workspace = bf16_workspace,
     .run = run_bf16,
-    .images = {"gemm/round_rows.cu", "moe/moe_wgmma.cu", "combine/combine.cu"},
+    .images = {"gemm/round_rows.cu", "moe/moe_wgmma.cu", ADD_UP_IMAGE},
 };
 
 /* ---- rows in int8 ---- */
@@ -190,5 +173,5 @@ const struct op_variant moe_i8_cuda = {
     .narrow = 1 << 0, /* normed, which is rounded to bf16 first */
     .workspace = i8_workspace,
     .run = run_i8,
-    .images = {"moe/i8_rows.cu", "moe/moe_i8_wgmma.cu", "combine/combine.cu"},
+    .images = {"moe/i8_rows.cu", "moe/moe_i8_wgmma.cu", ADD_UP_IMAGE},
 };

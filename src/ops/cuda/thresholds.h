@@ -31,6 +31,7 @@ enum {
      * sequences (6 rows each) 9,757 t/s, and 9,086 on another. */
     FEW_ROWS_AN_EXPERT = 6,
     FEW_ROWS_AN_EXPERT_ELSE = 8, /* where that one does not run */
+    SEVERAL_ROWS_AN_EXPERT = 24,
     /* And from which on moe_i8_cuda is faster than moe_many_cuda. H200, 32 experts: a prompt of
      * 512, 64 rows each, 52.1k and 55.2k t/s; 256 rows each 494 and 731 us. Between, nothing is
      * measured of these kernels; those before them met at 96 rows (345 and 349 us). */
