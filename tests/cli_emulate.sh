@@ -44,7 +44,7 @@ grep -E '_cuda .* (ok|FAILED) ' "$work/out" | awk '{ print "verified: " $1, $2 "
 grep -E '_cuda .* not run' "$work/out" | sed -E 's/^[a-z_]+ +([a-z0-9_]+).* not run +/skipped: \1: /'
 is "variants that cannot be emulated" \
     "$(grep -E '_cuda .* not run' "$work/out" | awk '{ print $2 }' | sort | tr '\n' ' ')" \
-    "all_reduce_add_one_shot_cuda all_reduce_add_tiles_cuda attention_prefill_cuda attn_add_many_cuda attn_add_row_cuda attn_add_rows_cuda attn_add_two_cuda attn_in_many_cuda attn_moe_row_cuda attn_out_many_cuda attn_out_row_cuda attn_out_rows_cuda attn_out_two_cuda attn_route_few_cuda attn_route_many_cuda fp8_matmul_cublaslt_cuda gemm_wgmma_cuda grouped_gemm_ladder_cuda grouped_gemm_mxf4_cuda grouped_gemm_tcgen05_cuda grouped_gemm_wgmma_cuda moe_few_cuda moe_i8_cuda moe_many_cuda moe_up_wgmma_cuda self_attention_backward_cudnn_cuda self_attention_backward_wgmma_cuda self_attention_cudnn_cuda self_attention_wgmma_cuda "
+    "all_reduce_add_one_shot_cuda all_reduce_add_tiles_cuda attention_prefill_cuda attn_add_many_cuda attn_add_row_cuda attn_add_rows_cuda attn_add_two_cuda attn_in_many_cuda attn_moe_row_cuda attn_out_many_cuda attn_out_row_cuda attn_out_rows_cuda attn_out_two_cuda attn_route_few_cuda attn_route_many_cuda fp8_matmul_cublaslt_cuda gemm_wgmma_cuda grouped_gemm_ladder_cuda grouped_gemm_mxf4_cuda grouped_gemm_tcgen05_cuda grouped_gemm_wgmma_cuda moe_few_cuda moe_i8_cuda moe_many_cuda moe_several_cuda moe_up_wgmma_cuda self_attention_backward_cudnn_cuda self_attention_backward_wgmma_cuda self_attention_cudnn_cuda self_attention_wgmma_cuda "
 has out 'gemm +gemv_f32_cuda .* ok'
 has out 'gemm +gemv_wide_cuda .* ok'
 

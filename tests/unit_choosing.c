@@ -440,6 +440,7 @@ static const struct {
     {&op_moe_down, "moe_down_rows_cuda", FROM_80},
     {&op_moe, "moe_row_cuda", FROM_80},
     {&op_moe, "moe_few_cuda", ONLY_90},
+    {&op_moe, "moe_several_cuda", ONLY_90},
     {&op_moe, "moe_many_cuda", ONLY_90},
     {&op_moe, "moe_i8_cuda", ONLY_90},
     {&op_attn_moe, "attn_moe_row_cuda", FROM_90},

@@ -1,13 +1,12 @@
 // spills: moe_up_several 32
-/* The experts of several rows, up to 32 of each at a time (a piece), activations and results in bf16.
+/* The experts of several rows, up to 32 of each at a time (a piece); activations and results in bf16.
  *
  * The list of work is (piece, step of 64 rows of weights: 32 features of gate and of up, or 64 of down), pieces by
- * rising expert; every block, one an SM, takes an equal stretch of it. Three warpgroups share the columns: the piece's
- * activations lie in shared memory, each third by the warpgroup that multiplies it; weights come straight from memory
- * into registers, nine units ahead, and are decoded there while the products of those before run. Four helping warps
- * add up what the three have for a step while these go on.
- *
- * Decoding is most of the work, so the products of 32 rows are made whether they are there or not. */
+ * rising expert; every block, one an SM, takes an equal stretch of it. Three warpgroups share the columns. A piece's
+ * activations stay in shared memory, each third put there by the warpgroup that multiplies it. Weights come straight
+ * from memory into registers, a step ahead, and are decoded there while the products of those before run. Four helping
+ * warps add up what the three have for a step while these go on. Beside gemm_wgmma.cuh a weight takes a third fewer
+ * instructions, no block is idle at the end, and a product is of 16 rows or 32. */
 #include "common.cuh"
 #include "copy_bulk.cuh"
 #include "gemm/wgmma_mxfp4.cuh"
@@ -23,13 +22,13 @@
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 #define ON_HOPPER(...) __VA_ARGS__
 
-
 enum {
     ROWS = MOE_SEVERAL_ROWS,
     UNITS = MOE_SEVERAL_UNITS,
     WARPGROUPS = MOE_SEVERAL_WARPGROUPS,
     WARPGROUP_THREADS = 128,
     MULTIPLIERS = WARPGROUPS * WARPGROUP_THREADS,
+    BOX_BYTES = MOE_SEVERAL_BOX * 128,
     UNIT_X = ROWS * 128, /* bytes of a unit's columns in shared memory */
 };
 
@@ -137,11 +136,11 @@ template <bool GATED> struct several_multiplier {
         if (threadIdx.x / WARP % 4) return;
         uint32_t own = weights.own, boxes = (p.count + MOE_SEVERAL_BOX - 1) / MOE_SEVERAL_BOX;
         uint32_t lane = threadIdx.x % WARP, first = threadIdx.x / WARPGROUP_THREADS * own;
-        if (lane == 0) barrier_expect(there, own * boxes * (MOE_SEVERAL_BOX * 128));
+        if (lane == 0) barrier_expect(there, own * boxes * BOX_BYTES);
         __syncwarp();
         for (uint32_t i = lane; i < own * boxes; i += WARP) {
             uint32_t unit = i / boxes, box = i % boxes;
-            copy_box_2d(x + unit * UNIT_X + box * (MOE_SEVERAL_BOX * 128), a.x, (int)((first + unit) * UNIT_COLUMNS),
+            copy_box_2d(x + unit * UNIT_X + box * BOX_BYTES, a.x, (int)((first + unit) * UNIT_COLUMNS),
                         (int)(p.first + box * MOE_SEVERAL_BOX), there);
         }
     }
@@ -317,14 +316,15 @@ template <bool GATED> struct several_finisher {
 template <bool GATED> __device__ inline void moe_several(const moe_several_args &a)
 {
     extern __shared__ __align__(1024) char memory[];
-    static_assert(sizeof(several_state) <= MOE_SEVERAL_STATE && sizeof(several_sums) == MOE_SEVERAL_SUMS * sizeof(float), "host");
+    static_assert(sizeof(several_state) <= MOE_SEVERAL_STATE && sizeof(several_sums) == MOE_SEVERAL_SUMS * 4, "host");
     several_sums &sums = *(several_sums *)(memory + a.k * 2 * ROWS);
     several_state &state = *(several_state *)(memory + a.k * 2 * ROWS + sizeof(several_sums));
     if (threadIdx.x < WARP) state.pieces.list(a.group_offsets, a.groups);
     if (threadIdx.x == WARP) prefetch_map(a.x);
     if (threadIdx.x == MULTIPLIERS) state.large = 0, state.init_barriers();
     __syncthreads();
-    uint32_t steps = (uint32_t)a.n / (GATED ? MOE_SEVERAL_STEP / 2 : MOE_SEVERAL_STEP), all = state.pieces.count * steps;
+    uint32_t steps = (uint32_t)a.n / (GATED ? MOE_SEVERAL_STEP / 2 : MOE_SEVERAL_STEP);
+    uint32_t all = state.pieces.count * steps;
     place start(all * blockIdx.x / gridDim.x, all * (blockIdx.x + 1) / gridDim.x, steps);
     if (!start.inside()) {
         wait_for_input();

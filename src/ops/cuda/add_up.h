@@ -19,8 +19,7 @@ static inline void add_up(const struct op_context *context, const struct moe_arg
                                             .weight = a->routing.weight,
                                             .row_of_slot = a->routing.row_of_slot,
                                             .x = a->x.data};
-    gpu_put(context->stream, ADD_UP_IMAGE,
-            a->routing.some_of ? "combine_bf16_own" : "combine_bf16",
+    gpu_put(context->stream, ADD_UP_IMAGE, a->routing.some_of ? "combine_bf16_own" : "combine_bf16",
             &(struct gpu_launch){
                 .grid = {(unsigned)a->m}, .block = {COMBINE_BF16_THREADS}, .overlaps = true},
             &sum);

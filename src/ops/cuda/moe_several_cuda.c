@@ -27,7 +27,7 @@ static bool can_run(const void *args, const struct op_device *device, char why[O
     if (a->gate.groups > MOE_SEVERAL_GROUPS_MAX)
         return few_rows_refuse(why, "more than 128 experts");
     if (a->m * a->top_k > MOE_SEVERAL_SLOTS_MAX)
-        return few_rows_refuse(why, "more than 2048 rows of experts");
+        return few_rows_refuse(why, "more than 4096 rows of experts");
     if (!few_rows_aligned(a->x.data))
         return few_rows_refuse(why, "rows at an address that is no multiple of 16");
     if (!few_rows_aligned(a->gate_bias) || !few_rows_aligned(a->up_bias) ||
@@ -43,10 +43,11 @@ static bool suits(const void *args, const struct op_device *device, char why[OP_
     (void)device;
     if (!many_rows_enough(rows, FEW_ROWS_AN_EXPERT * a->gate.groups + 1, why)) return false;
     if (rows <= SEVERAL_ROWS_AN_EXPERT * a->gate.groups) return true;
-    return few_rows_refuse(why, "more rows an expert on average than 24");
+    snprintf(why, OP_REASON_MAX, "more than %d rows an expert on average", SEVERAL_ROWS_AN_EXPERT);
+    return false;
 }
 
-struct space { /* grouped rows in bf16 */
+struct space {     /* grouped rows in bf16 */
     size_t hidden; /* normed ones, then the experts' results */
     size_t act, end;
 };
@@ -122,7 +123,8 @@ static void run(const struct op_context *context, const void *args)
 
 const struct op_variant moe_several_cuda = {
     .name = "moe_several_cuda",
-    .summary = "several rows an expert: activations stay on an SM, weights pass by; results in bf16",
+    .summary =
+        "several rows an expert: activations stay on an SM, weights pass by; results in bf16",
     .numerics = NUMERICS_BF16,
     .target = TARGET_CUDA,
     .arch = {.major = 9, .alone = true},

@@ -25,12 +25,14 @@ enum {
      * those of many 2999; 32 rows 5047 and 5434. Six layers with q8_0: 16 rows 11326 and 10058, 24
      * rows 14703 and 14466, 32 rows 17983 and 18607. */
     FEW_ROWS_BEST = 16,
-    /* Rows an expert on average up to which moe_up_rows_cuda and moe_down_rows_cuda are faster than
-     * moe_many_cuda. H200, 32 experts of 8 rows each: 179 us and 163; of 4 rows each theirs 130,
-     * and moe_few_cuda's 116. That one beside moe_many_cuda was not measured on one card: 48
-     * sequences (6 rows each) 9,757 t/s, and 9,086 on another. */
-    FEW_ROWS_AN_EXPERT = 6,
+    /* Rows an expert on average up to which moe_few_cuda is faster than moe_several_cuda: of 32
+     * experts, on one H200, in tokens a second: 32 sequences (4 rows each) 7,424 and 7,148, 48 (6
+     * each) 9,850 and 10,222. Where these do not run, moe_up_rows_cuda and moe_down_rows_cuda end
+     * there; moe_many_cuda beside them: 8 rows each 163 us and 179. */
+    FEW_ROWS_AN_EXPERT = 5,
     FEW_ROWS_AN_EXPERT_ELSE = 8, /* where that one does not run */
+    /* And up to which moe_several_cuda is faster than moe_many_cuda: 192 sequences (24 rows each)
+     * 26.2k and 24.9k, 256 (32 each) 26.7k and 28.6k. */
     SEVERAL_ROWS_AN_EXPERT = 24,
     /* And from which on moe_i8_cuda is faster than moe_many_cuda. H200, 32 experts: a prompt of
      * 512, 64 rows each, 52.1k and 55.2k t/s; 256 rows each 494 and 731 us. Between, nothing is
