@@ -1,4 +1,4 @@
-// spills: moe_up_several 32
+// spills: moe_up_several 24
 /* The experts of several rows, up to 32 of each at a time (a piece); activations and results in bf16.
  *
  * The list of work is (piece, step of 64 rows of weights: 32 features of gate and of up, or 64 of down), pieces by
@@ -61,7 +61,7 @@ struct several_sums {
 
 struct several_state {
     piece_list<ROWS, MOE_SEVERAL_GROUPS_MAX, MOE_SEVERAL_PIECES_MAX> pieces;
-    uint32_t large; /* some scale of the step is too large for a bf16 */
+    uint32_t large[MULTIPLIERS / WARP]; /* of a warp's scales of the step one is too large for a bf16 */
     uint64_t there[WARPGROUPS], multiplied, added;
 
     __device__ void init_barriers()
@@ -186,7 +186,7 @@ template <bool GATED> struct several_multiplier {
         large = 0;
         if (number) barrier_wait(shared_address(&state.added), (number - 1) % 2);
         sums.put<N>(d);
-        if (any && tells) *(volatile uint32_t *)&state.large = 1;
+        if (tells) state.large[threadIdx.x / WARP] = any;
         __syncwarp();
         if (tells) barrier_arrive(shared_address(&state.multiplied));
         number++;
@@ -287,11 +287,10 @@ template <bool GATED> struct several_finisher {
             y[i] = sums.total(row + i * APART, pair);
             if (GATED) z[i] = sums.total(row + i * APART, FEATURES + pair);
         }
-        bool large = *(volatile uint32_t *)&state.large;
-        named_sync(4, MOE_SEVERAL_HELPERS);
-        if (threadIdx.x == MULTIPLIERS) *(volatile uint32_t *)&state.large = 0;
+        uint32_t lane = threadIdx.x % WARP;
+        bool large = __any_sync(FULL_MASK, lane < MULTIPLIERS / WARP && state.large[lane]);
         __syncwarp();
-        if (threadIdx.x % WARP == 0) barrier_arrive(shared_address(&state.added));
+        if (lane == 0) barrier_arrive(shared_address(&state.added));
         if (large) return finish_plainly(own, p.tile * FEATURES);
 #pragma unroll
         for (int i = 0; i < EACH; i++) {
@@ -321,7 +320,7 @@ template <bool GATED> __device__ inline void moe_several(const moe_several_args 
     several_state &state = *(several_state *)(memory + a.k * 2 * ROWS + sizeof(several_sums));
     if (threadIdx.x < WARP) state.pieces.list(a.group_offsets, a.groups);
     if (threadIdx.x == WARP) prefetch_map(a.x);
-    if (threadIdx.x == MULTIPLIERS) state.large = 0, state.init_barriers();
+    if (threadIdx.x == MULTIPLIERS) state.init_barriers();
     __syncthreads();
     uint32_t steps = (uint32_t)a.n / (GATED ? MOE_SEVERAL_STEP / 2 : MOE_SEVERAL_STEP);
     uint32_t all = state.pieces.count * steps;
