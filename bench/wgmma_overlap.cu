@@ -77,4 +77,6 @@ int main()
     printf("cycles of a group with so many warpgroups\n");
     measure<96, 0>(at), measure<96, 32>(at), measure<96, 56>(at), measure<96, 80>(at), measure<96, 112>(at);
     measure<64, 0>(at), measure<64, 56>(at), measure<128, 0>(at), measure<128, 56>(at);
+    measure<8, 0>(at), measure<16, 0>(at), measure<24, 0>(at), measure<32, 0>(at), measure<16, 36>(at);
+    measure<24, 36>(at), measure<64, 36>(at), measure<16, 48>(at), measure<32, 48>(at);
 }
