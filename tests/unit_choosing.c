@@ -377,6 +377,31 @@ static void some_rows_have_an_sm_each(void **state)
     }
 }
 
+/* Experts by their rows, four of 32 a row: where three warpgroups can share the columns, and where
+ * they cannot. */
+static void experts_by_rows(void **state)
+{
+    (void)state;
+    static const struct {
+        int rows, columns;
+        const char *variant;
+    } cases[] = {{32, 192, "moe_few_cuda"},     {40, 192, "moe_few_cuda"},
+                 {41, 192, "moe_several_cuda"}, {192, 192, "moe_several_cuda"},
+                 {193, 192, "moe_many_cuda"},   {48, 128, "moe_few_cuda"},
+                 {49, 128, "moe_many_cuda"}};
+    struct stage s;
+    open_large_stage(&s, 9, 228);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct moe_args *a = make_args(s.arena, &op_moe, DTYPE_MXFP4, cases[i].rows);
+        struct tensor *const weights[] = {&a->gate, &a->up, &a->down};
+        for (int j = 0; j < 3; j++) weights[j]->rows = weights[j]->cols = cases[i].columns;
+        a->hidden = a->intermediate = cases[i].columns;
+        const int v = chooser_choose(&s.chooser, &op_moe, a);
+        assert_string_equal(op_variant_name(&op_moe, v), cases[i].variant);
+    }
+    close_stage(&s);
+}
+
 /* ---- architectures ---- */
 
 enum { GPUS = 6 };
@@ -548,6 +573,7 @@ int main(void)
         cmocka_unit_test(a_sequence_is_its_ops),
         cmocka_unit_test(few_rows_of_a_text),
         cmocka_unit_test(some_rows_have_an_sm_each),
+        cmocka_unit_test(experts_by_rows),
         cmocka_unit_test(a_search_sees_choices),
         cmocka_unit_test(other_architectures_are_refused),
         cmocka_unit_test(all_architectures_are_tested),

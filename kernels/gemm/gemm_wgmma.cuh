@@ -188,9 +188,7 @@ template <class K, int U> INLINE uint32_t load_scales(const wgmma_ring<K> &ring)
     return __byte_perm(gate, up, warp % 2 ? 0x7632 : 0x5410);
 }
 
-/* What the pairs lack is 2^(e-1), for which a bf16 is too small when e is above 128. `large` gathers all
- * scales: a tile with one of 128 and more, which is 2 and more, is computed again, plainly. Weights of which
- * some are beyond 8 have such scales. */
+/* `large` gathers all scales: a tile with a byte of 128 or more is computed again, plainly. */
 template <class K, int U> INLINE void load_unit(unit_words &u, const wgmma_ring<K> &ring, uint32_t &large)
 {
     uint32_t bytes = load_scales<K, U>(ring);

@@ -14,7 +14,8 @@ struct unit_words {
 };
 
 /* Row g's two bytes, then row g + 8's. What mxfp4_pair lacks is 2^(e-1), for which a bf16 is too small when e
- * is above 128. */
+ * is above 128: who has a byte of 128 or more, a scale of 2 and more, computes plainly. Weights of which some are
+ * beyond 8 have such scales. */
 INLINE void set_scales(unit_words &u, uint32_t bytes)
 {
     u.scales[0] = __byte_perm(bytes, 0, 0x4140) * 128 + 0x3f003f00u;

@@ -61,7 +61,7 @@ struct several_sums {
 
 struct several_state {
     piece_list<ROWS, MOE_SEVERAL_GROUPS_MAX, MOE_SEVERAL_PIECES_MAX> pieces;
-    uint32_t large[MULTIPLIERS / WARP]; /* of a warp's scales of the step one is too large for a bf16 */
+    uint32_t large[MULTIPLIERS / WARP]; /* whether a scale of this warp's step is 128 or more */
     uint64_t there[WARPGROUPS], multiplied, added;
 
     __device__ void init_barriers()
@@ -310,8 +310,8 @@ template <bool GATED> struct several_finisher {
     }
 };
 
-/* Who routed has ended when either begins: between it and gate and up runs what gathers their rows, which lets these
- * start behind its own wait, as they let down. So both ask for weights before their rows are there. */
+/* Routing has ended when either kernel starts: gate and up follow the kernel that gathers rows, down follows gate and
+ * up, and both let the next one start behind their own wait. So weights are asked for before the rows are there. */
 template <bool GATED> __device__ inline void moe_several(const moe_several_args &a)
 {
     extern __shared__ __align__(1024) char memory[];
@@ -341,7 +341,6 @@ template <bool GATED> __device__ inline void moe_several(const moe_several_args 
         several_finisher<GATED>(a, state, sums).finish_all(start);
     }
 }
-
 
 #else
 #define ON_HOPPER(...) /* it divides registers between warps */

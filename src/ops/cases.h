@@ -80,6 +80,9 @@ struct matrix case_output(struct case_maker *c, int64_t rows, int64_t cols); /* 
  */
 struct tensor case_tensor(struct case_maker *c, enum dtype dtype, int64_t groups, int64_t rows,
                           int64_t cols, float scale);
+/* Extreme cases in MXFP4: a block in the middle of the first group gets a scale of 2^3, far above
+ * trained ones, where 2^126 times it is no bf16 any more. */
+void case_large_block(const struct case_maker *c, const struct tensor *t);
 /* The weight dtype of case number `index`: all in turn but those with two levels of scales, which
  * no variant of an op with tensors reads. */
 enum dtype case_weight_dtype(const struct case_maker *c);

@@ -172,9 +172,7 @@ static bool make_case(struct case_maker *c, void *args)
     if (p.top_k) p.rows *= p.top_k;
     make(c, &p, shape->bias, a);
     if (p.groups && !p.top_k) uneven_groups(c, a);
-    /* A block's scale of 2^3: far above trained ones, where 2^126 times it is no bf16 any more. */
-    if (c->kind == CASE_EXTREME && p.dtype == DTYPE_MXFP4 && p.rows >= MANY_ROWS)
-        ((struct block_mxfp4 *)(uintptr_t)a->w.data)[p.n / 2 * (p.k / 32)].scale = 130;
+    if (p.rows >= MANY_ROWS) case_large_block(c, &a->w);
     return true;
 }
 

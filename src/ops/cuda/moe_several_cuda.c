@@ -2,8 +2,8 @@
 #include "gpu/kernel.h"
 #include "moe/moe_several_args.h"
 #include "ops/args.h"
-#include "ops/cuda/add_up.h"
 #include "ops/cuda/few_rows_operands.h"
+#include "ops/cuda/grouped_rows.h"
 #include "ops/cuda/many_rows_operands.h"
 
 static bool fits(int64_t k, char why[OP_REASON_MAX])
@@ -41,30 +41,10 @@ static bool suits(const void *args, const struct op_device *device, char why[OP_
     const struct moe_args *a = args;
     const int64_t rows = routing_rows(&a->routing, a->m * a->top_k, a->gate.groups);
     (void)device;
-    if (!many_rows_enough(rows, FEW_ROWS_AN_EXPERT * a->gate.groups + 1, why)) return false;
+    if (!many_rows_enough(rows, SEVERAL_ROWS_MORE_THAN * a->gate.groups + 1, why)) return false;
     if (rows <= SEVERAL_ROWS_AN_EXPERT * a->gate.groups) return true;
     snprintf(why, OP_REASON_MAX, "more than %d rows an expert on average", SEVERAL_ROWS_AN_EXPERT);
     return false;
-}
-
-struct space {     /* grouped rows in bf16 */
-    size_t hidden; /* normed ones, then the experts' results */
-    size_t act, end;
-};
-
-static struct space place(const struct moe_args *a)
-{
-    struct space s = {0};
-    int64_t rows = a->m * a->top_k;
-    s.hidden = many_rows_piece(&s.end, many_rows_bytes(rows, a->hidden));
-    s.act = many_rows_piece(&s.end, many_rows_bytes(rows, a->intermediate));
-    return s;
-}
-
-static size_t workspace(const void *args, int workers)
-{
-    (void)workers;
-    return place(args).end;
 }
 
 static void put(struct gpu_stream *stream, const char *name, int64_t rows,
@@ -92,7 +72,7 @@ static void put(struct gpu_stream *stream, const char *name, int64_t rows,
 static void run(const struct op_context *context, const void *args)
 {
     const struct moe_args *a = args;
-    const struct space s = place(a);
+    const struct grouped_space s = grouped_place(a);
     const int64_t rows = a->m * a->top_k;
     char *hidden = (char *)context->workspace + s.hidden, *act = (char *)context->workspace + s.act;
     struct moe_several_args k = {
@@ -131,7 +111,7 @@ const struct op_variant moe_several_cuda = {
     .can_run = can_run,
     .suits = suits,
     .narrow = 1 << 0, /* normed */
-    .workspace = workspace,
+    .workspace = grouped_workspace,
     .run = run,
     .images = {"gemm/round_rows.cu", "moe/moe_several.cu", ADD_UP_IMAGE},
 };

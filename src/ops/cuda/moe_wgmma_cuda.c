@@ -1,7 +1,7 @@
 /* The experts of many rows on Hopper: what passes between their products is in bf16, or goes into
  * them in int8 with a scale a row (kernels/gemm/gemm_wgmma.cuh). */
-#include "ops/cuda/add_up.h"
 #include "ops/cuda/few_rows_operands.h"
+#include "ops/cuda/grouped_rows.h"
 #include "ops/cuda/i8_rows_operands.h"
 #include "ops/cuda/many_rows_operands.h"
 #include "ops/cuda/wgmma_product.h"
@@ -52,30 +52,10 @@ static struct wgmma_product product(const struct op_context *context, const stru
 
 /* ---- rows in bf16 ---- */
 
-struct bf16_space { /* grouped rows */
-    size_t hidden;  /* normed ones, then the experts' results */
-    size_t act, end;
-};
-
-static struct bf16_space bf16_place(const struct moe_args *a)
-{
-    struct bf16_space s = {0};
-    int64_t rows = a->m * a->top_k;
-    s.hidden = many_rows_piece(&s.end, many_rows_bytes(rows, a->hidden));
-    s.act = many_rows_piece(&s.end, many_rows_bytes(rows, a->intermediate));
-    return s;
-}
-
-static size_t bf16_workspace(const void *args, int workers)
-{
-    (void)workers;
-    return bf16_place(args).end;
-}
-
 static void run_bf16(const struct op_context *context, const void *args)
 {
     const struct moe_args *a = args;
-    const struct bf16_space s = bf16_place(a);
+    const struct grouped_space s = grouped_place(a);
     char *hidden = (char *)context->workspace + s.hidden, *act = (char *)context->workspace + s.act;
     struct wgmma_product up = product(context, a, true), down = product(context, a, false);
     many_rows_operand(context->stream, up.m, &a->normed, a->routing.token_of_row, hidden);
@@ -98,7 +78,7 @@ const struct op_variant moe_many_cuda = {
     .suits = suits,
     .choices = &wgmma_moe_choices,
     .narrow = 1 << 0, /* normed */
-    .workspace = bf16_workspace,
+    .workspace = grouped_workspace,
     .run = run_bf16,
     .images = {"gemm/round_rows.cu", "moe/moe_wgmma.cu", ADD_UP_IMAGE},
 };

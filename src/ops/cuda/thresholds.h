@@ -25,14 +25,17 @@ enum {
      * those of many 2999; 32 rows 5047 and 5434. Six layers with q8_0: 16 rows 11326 and 10058, 24
      * rows 14703 and 14466, 32 rows 17983 and 18607. */
     FEW_ROWS_BEST = 16,
-    /* Rows an expert on average up to which moe_few_cuda is faster than moe_several_cuda: of 32
-     * experts, on one H200, in tokens a second: 32 sequences (4 rows each) 7,424 and 7,148, 48 (6
-     * each) 9,850 and 10,222. Where these do not run, moe_up_rows_cuda and moe_down_rows_cuda end
-     * there; moe_many_cuda beside them: 8 rows each 163 us and 179. */
-    FEW_ROWS_AN_EXPERT = 5,
-    FEW_ROWS_AN_EXPERT_ELSE = 8, /* where that one does not run */
-    /* And up to which moe_several_cuda is faster than moe_many_cuda: 192 sequences (24 rows each)
-     * 26.2k and 24.9k, 256 (32 each) 26.7k and 28.6k. */
+    /* Rows an expert on average up to which moe_few_cuda, and moe_up_rows_cuda and
+     * moe_down_rows_cuda, are faster than moe_many_cuda. H200, 32 experts of 8 rows each: the
+     * latter two 179 us and moe_many_cuda 163; 48 sequences (6 rows each) 9,757 t/s with
+     * moe_few_cuda, and 9,086 with moe_many_cuda on another card. */
+    FEW_ROWS_AN_EXPERT = 6,
+    FEW_ROWS_AN_EXPERT_ELSE = 8, /* where moe_many_cuda does not run */
+    /* With more than this and up to the next, moe_several_cuda is faster than these. The same, on
+     * one card, moe_few_cuda and moe_several_cuda: 40 sequences (5 rows each) 8,857 and 8,666, 48
+     * 9,850 and 10,222 on another; moe_many_cuda and moe_several_cuda: 192 (24 each) 24.9k and
+     * 26.2k, 256 (32 each) 28.6k and 26.7k. */
+    SEVERAL_ROWS_MORE_THAN = 5,
     SEVERAL_ROWS_AN_EXPERT = 24,
     /* And from which on moe_i8_cuda is faster than moe_many_cuda. H200, 32 experts: a prompt of
      * 512, 64 rows each, 52.1k and 55.2k t/s; 256 rows each 494 and 731 us. Between, nothing is
@@ -40,7 +43,7 @@ enum {
     I8_ROWS_AN_EXPERT = 96,
 };
 
-/* Where it runs, it takes over from the kernels of few rows. */
+/* Where it runs, the kernels of few rows end sooner. */
 extern const struct op_variant moe_many_cuda;
 
 /* Whether the products of few rows, `together` at a time, are put as no more blocks than run at a

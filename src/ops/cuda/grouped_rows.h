@@ -1,13 +1,36 @@
-/* What follows the experts' products in bf16, of rows in the order of experts. */
-#ifndef OPS_CUDA_ADD_UP_H
-#define OPS_CUDA_ADD_UP_H
+/* What the experts' products in bf16 share on the host: rows in the order of experts, and what
+ * follows. */
+#ifndef OPS_CUDA_GROUPED_ROWS_H
+#define OPS_CUDA_GROUPED_ROWS_H
 
 #include "combine/combine_args.h"
 #include "gpu/kernel.h"
 #include "ops/args.h"
+#include "ops/cuda/many_rows_operands.h"
 #include "ops/op.h"
 
 #define ADD_UP_IMAGE "combine/combine.cu"
+
+/* Where they lie in a workspace. */
+struct grouped_space {
+    size_t hidden; /* normed ones, then the experts' results */
+    size_t act, end;
+};
+
+static inline struct grouped_space grouped_place(const struct moe_args *a)
+{
+    struct grouped_space s = {0};
+    int64_t rows = a->m * a->top_k;
+    s.hidden = many_rows_piece(&s.end, many_rows_bytes(rows, a->hidden));
+    s.act = many_rows_piece(&s.end, many_rows_bytes(rows, a->intermediate));
+    return s;
+}
+
+static inline size_t grouped_workspace(const void *args, int workers)
+{
+    (void)workers;
+    return grouped_place(args).end;
+}
 
 /* Adds the weighted results to the rows of the step. */
 static inline void add_up(const struct op_context *context, const struct moe_args *a,
