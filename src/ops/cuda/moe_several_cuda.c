@@ -17,12 +17,8 @@ static bool can_run(const void *args, const struct op_device *device, char why[O
     const struct moe_args *a = args;
     const struct tensor *const weights[] = {&a->gate, &a->up, &a->down};
     (void)device;
-    for (int i = 0; i < 3; i++) {
-        if (!few_rows_mxfp4(weights[i]))
-            return few_rows_refuse(why, "it reads weights in packed mxfp4");
-        if (!few_rows_aligned(weights[i]->data) || !few_rows_aligned(weights[i]->scales))
-            return few_rows_refuse(why, "weights at addresses that are no multiple of 16");
-    }
+    for (int i = 0; i < 3; i++)
+        if (!few_rows_experts(weights[i], why)) return false;
     if (!fits(a->hidden, why) || !fits(a->intermediate, why)) return false;
     if (a->gate.groups > MOE_SEVERAL_GROUPS_MAX)
         return few_rows_refuse(why, "more than 128 experts");
