@@ -5,7 +5,7 @@
  * rising expert; every block, one an SM, takes an equal stretch of it. Three warpgroups share the columns. A piece's
  * activations stay in shared memory, each third put there by the warpgroup that multiplies it. Weights come straight
  * from memory into registers, a step ahead, and are decoded there while the products of those before run. Four helping
- * warps add up what the three have for a step while these go on. Beside gemm_wgmma.cuh a weight takes a third fewer
+ * warps add up what the three have for a step while these go on. Beside gemm_wgmma.cuh a weight takes a fifth fewer
  * instructions, no block is idle at the end, and a product is of 16 rows or 32. */
 #include "common.cuh"
 #include "copy_bulk.cuh"

@@ -45,12 +45,15 @@ static inline bool few_rows_refuse(char why[OP_REASON_MAX], const char *reason)
     return false;
 }
 
-/* Packed MXFP4 that 16-byte loads can read. */
-static inline bool few_rows_experts(const struct tensor *t, char why[OP_REASON_MAX])
+/* Experts in packed MXFP4 and their biases, or none, that 16-byte loads can read. */
+static inline bool few_rows_experts(const struct tensor *w, const float *bias,
+                                    char why[OP_REASON_MAX])
 {
-    if (!few_rows_mxfp4(t)) return few_rows_refuse(why, "it reads weights in packed mxfp4");
-    if (few_rows_aligned(t->data) && few_rows_aligned(t->scales)) return true;
-    return few_rows_refuse(why, "weights at addresses that are no multiple of 16");
+    if (!few_rows_mxfp4(w)) return few_rows_refuse(why, "it reads weights in packed mxfp4");
+    if (!few_rows_aligned(w->data) || !few_rows_aligned(w->scales))
+        return few_rows_refuse(why, "weights at addresses that are no multiple of 16");
+    if (few_rows_aligned(bias)) return true;
+    return few_rows_refuse(why, "biases at addresses that are no multiple of 16");
 }
 
 /* What kernels read that take single elements (kernels/weights.cuh). */

@@ -9,10 +9,11 @@
 static bool can_run(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
 {
     const struct moe_args *a = args;
-    const struct tensor *const weights[] = {&a->gate, &a->up, &a->down};
     (void)device;
-    for (int i = 0; i < 3; i++)
-        if (!few_rows_experts(weights[i], why)) return false;
+    if (!few_rows_experts(&a->gate, a->gate_bias, why) ||
+        !few_rows_experts(&a->up, a->up_bias, why) ||
+        !few_rows_experts(&a->down, a->down_bias, why))
+        return false;
     if (a->hidden % FEW_ROWS_FEATURES || a->intermediate % FEW_ROWS_FEATURES)
         return few_rows_refuse(why, "features that do not fill tiles of 16");
     if (a->hidden > MOE_FEW_K_MAX || a->intermediate > MOE_FEW_K_MAX)
@@ -26,9 +27,6 @@ static bool can_run(const void *args, const struct op_device *device, char why[O
     if (!few_rows_aligned(a->normed.data) || !few_rows_aligned(a->x.data))
         return few_rows_refuse(why, "rows at addresses that are no multiple of 16");
     if (!a->gate_bias != !a->up_bias) return few_rows_refuse(why, "one bias of gate and up");
-    if (!few_rows_aligned(a->gate_bias) || !few_rows_aligned(a->up_bias) ||
-        !few_rows_aligned(a->down_bias))
-        return few_rows_refuse(why, "biases at addresses that are no multiple of 16");
     return true;
 }
 

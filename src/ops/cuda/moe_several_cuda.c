@@ -15,10 +15,11 @@ static bool fits(int64_t k, char why[OP_REASON_MAX])
 static bool can_run(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
 {
     const struct moe_args *a = args;
-    const struct tensor *const weights[] = {&a->gate, &a->up, &a->down};
     (void)device;
-    for (int i = 0; i < 3; i++)
-        if (!few_rows_experts(weights[i], why)) return false;
+    if (!few_rows_experts(&a->gate, a->gate_bias, why) ||
+        !few_rows_experts(&a->up, a->up_bias, why) ||
+        !few_rows_experts(&a->down, a->down_bias, why))
+        return false;
     if (!fits(a->hidden, why) || !fits(a->intermediate, why)) return false;
     if (a->gate.groups > MOE_SEVERAL_GROUPS_MAX)
         return few_rows_refuse(why, "more than 128 experts");
@@ -26,9 +27,6 @@ static bool can_run(const void *args, const struct op_device *device, char why[O
         return few_rows_refuse(why, "more than 4096 rows of experts");
     if (!few_rows_aligned(a->x.data))
         return few_rows_refuse(why, "rows at an address that is no multiple of 16");
-    if (!few_rows_aligned(a->gate_bias) || !few_rows_aligned(a->up_bias) ||
-        !few_rows_aligned(a->down_bias))
-        return few_rows_refuse(why, "biases at addresses that are no multiple of 16");
     return true;
 }
 
