@@ -79,9 +79,11 @@ __device__ inline void wait_for_input()
 }
 
 /* The next kernel may begin to start. Behind wait_for_input: then all kernels but the one right before
- * it have ended when a kernel starts, and what they wrote may be read before wait_for_input. Attention
- * (attention_decode.cu) and the sums of few rows' experts (moe_down_rows.cu) do not wait for that: behind them the
- * kernel before them may still run, too. Two such must not follow each other. */
+ * it have ended when a kernel starts, and what they wrote may be read before wait_for_input. Some kernels do not
+ * wait for that: attention (attention_decode.cu), the sums of few rows' experts (moe_down_rows.cu), the norm of
+ * attn_in_many.cu, the router of attn_out_many.cu, the sort by counting (route.cu). Behind one of them the kernel
+ * before it may still run, too, and behind several in a row what is before them. So who follows them reads weights
+ * alone before it waits, or what is older than that. */
 __device__ inline void let_next_start()
 {
 #if __CUDA_ARCH__ >= 900

@@ -18,5 +18,16 @@ __device__ inline void put_across(uint32_t to, float value, uint32_t barrier, ui
                  : "memory");
 }
 
+/* Four to a multiple of 16 bytes; the barrier gets 16. */
+__device__ inline void put_four_across(uint32_t to, const float *four, uint32_t barrier, uint32_t rank)
+{
+    asm volatile("{.reg .b32 there, its; mapa.shared::cluster.u32 there, %0, %6;\n"
+                 "mapa.shared::cluster.u32 its, %5, %6;\n"
+                 "st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 [there], {%1, %2, %3, %4}, [its];}"
+                 ::"r"(to), "r"(__float_as_uint(four[0])), "r"(__float_as_uint(four[1])),
+                 "r"(__float_as_uint(four[2])), "r"(__float_as_uint(four[3])), "r"(barrier), "r"(rank)
+                 : "memory");
+}
+
 #endif
 #endif

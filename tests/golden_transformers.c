@@ -463,7 +463,7 @@ static void test_default(void **state)
 
 /* The worst distance over all models that the variant serves; `used` counts them. */
 static struct distances force_variant(const struct op *op, const struct op_variant *variant,
-                                      int *used)
+                                      int64_t most, int *used)
 {
     struct distances worst = {0};
     char force[128];
@@ -473,7 +473,7 @@ static struct distances force_variant(const struct op *op, const struct op_varia
         const struct golden *g = &goldens[i];
         struct engine_params params = exact_params(false);
         struct capture c = {.op = op, .variant = variant->name};
-        int64_t length = g->n_tokens < 300 ? g->n_tokens : 300;
+        int64_t length = g->n_tokens < most ? g->n_tokens : most;
         assert_int_equal(chooser_force(&params.chooser, force), SOL_OK);
         run_golden(g, params, length, 61, &c);
         struct distances d = c.n_kept ? compare_golden(&c) : (struct distances){0};
@@ -490,6 +490,7 @@ static struct distances force_variant(const struct op *op, const struct op_varia
 static void test_each_variant(void **state)
 {
     (void)state;
+    const int64_t most = effort("tokens of a model for each variant", 300, 150); /* over a window */
     for (int i = 0; i < op_table_count; i++) {
         const struct op *op = op_table[i];
         for (int v = 0; v < op->n_variants; v++) {
@@ -502,7 +503,7 @@ static void test_each_variant(void **state)
                 print_message("%-28s skipped: %s\n", variant->name, why);
                 continue;
             }
-            struct distances d = force_variant(op, variant, &used);
+            struct distances d = force_variant(op, variant, most, &used);
             print_message("%-28s in %d of %d models: logits all %.1e, worst row %.1e\n",
                           variant->name, used, n_goldens, d.logits.all, d.logits.worst);
             if (variant->numerics == NUMERICS_EXACT)

@@ -32,12 +32,13 @@ struct stage {
 };
 
 /* shared_per_sm: KiB; 0: 100. */
-static void open_large_stage(struct stage *s, int major, int shared_per_sm)
+static void open_large_stage(struct stage *s, int major, int shared_per_sm, int sms)
 {
     const struct fake_cuda_params device = {.devices = 1,
                                             .major = major,
                                             .memory = (size_t)256 << 20,
-                                            .shared_per_sm = shared_per_sm << 10};
+                                            .shared_per_sm = shared_per_sm << 10,
+                                            .sms = sms};
     cuda_replace(fake_cuda_start(&device));
     assert_int_equal(gpu_open(0, &s->gpu), SOL_OK);
     assert_int_equal(gpu_stream_create(s->gpu, &s->stream), SOL_OK);
@@ -48,7 +49,7 @@ static void open_large_stage(struct stage *s, int major, int shared_per_sm)
 
 static void open_stage(struct stage *s, int major)
 {
-    open_large_stage(s, major, 0);
+    open_large_stage(s, major, 0, 0);
 }
 
 static void close_stage(struct stage *s)
@@ -321,18 +322,19 @@ static void a_search_sees_choices(void **state)
     /* One row: from attention on in one, composed; then what is in it has no calls. */
     assert_int_equal(candidates_of(&op_attn_moe, 1), 2);
     assert_int_equal(candidates_of(&op_moe, 1), 0);
-    /* Three: kernels of 8, 16 and 32 rows, seven tiles of many rows, composed; 17: without two. */
+    /* Three: kernels of 8, 16 and 32 rows, seven tiles of many rows (those that share columns need
+     * more), composed; 17: without two. */
     assert_int_equal(candidates_of(&op_attn_out, 3), 11);
     assert_int_equal(candidates_of(&op_attn_out, 17), 9);
     assert_int_equal(candidates_of(&op_attn_in, 3), 4); /* those of many have other heads */
 }
 
 /* Rows of one text that check guesses read the cache each for itself, unless it is long. */
-static const char *attention_of(struct stage *s, int64_t rows, int64_t capacity)
+static const char *attention_of(struct stage *s, int64_t rows, int64_t sequences, int64_t capacity)
 {
     struct rng rng;
     struct case_maker c = {
-        .arena = s->arena, .rng = &rng, .kind = CASE_TIMED, .sequences = 1, .depth = 200};
+        .arena = s->arena, .rng = &rng, .kind = CASE_TIMED, .sequences = sequences, .depth = 200};
     struct op_problem problem = op_attention.usual;
     struct attention_args args;
     rng_seed(&rng, 1);
@@ -351,28 +353,33 @@ static void few_rows_of_a_text(void **state)
     (void)state;
     struct stage s;
     open_stage(&s, 9);
-    assert_string_equal(attention_of(&s, 2, 1 << 17), "attention_decode_f16");
-    assert_string_equal(attention_of(&s, 4, 1 << 14), "attention_decode_f16");
-    assert_string_equal(attention_of(&s, 17, 1 << 11), "attention_decode_f16");
-    assert_string_equal(attention_of(&s, 4, 1 << 15), "attention_prefill_tiles");
-    assert_string_equal(attention_of(&s, 18, 1 << 11), "attention_prefill_tiles");
+    assert_string_equal(attention_of(&s, 2, 1, 1 << 17), "attention_decode_f16");
+    assert_string_equal(attention_of(&s, 4, 1, 1 << 14), "attention_decode_f16");
+    assert_string_equal(attention_of(&s, 17, 1, 1 << 11), "attention_decode_f16");
+    assert_string_equal(attention_of(&s, 4, 1, 1 << 15), "attention_prefill_tiles");
+    assert_string_equal(attention_of(&s, 18, 1, 1 << 11), "attention_prefill_tiles");
     close_stage(&s);
 }
 
-/* Blocks of twice the warps from 3 to 8 rows, where an SM has room for them. */
-static void some_rows_have_an_sm_each(void **state)
+/* Blocks of twice the warps from 3 to 8 rows, where an SM has room for them; of many rows a warp
+ * for each piece. */
+static void warps_of_a_piece(void **state)
 {
     (void)state;
     static const struct {
         int major, shared_per_sm, rows;
         const char *kernel;
-    } cases[] = {{9, 228, 2, "attention_decode_f16"},      {9, 228, 3, "attention_decode_f16_wide"},
-                 {9, 228, 8, "attention_decode_f16_wide"}, {9, 228, 9, "attention_decode_f16"},
-                 {9, 100, 8, "attention_decode_f16"},      {8, 164, 8, "attention_decode_f16"}};
+    } cases[] = {
+        {9, 228, 2, "attention_decode_f16"},      {9, 228, 3, "attention_decode_f16_wide"},
+        {9, 228, 8, "attention_decode_f16_wide"}, {9, 228, 9, "attention_decode_f16"},
+        {9, 100, 8, "attention_decode_f16"},      {8, 164, 8, "attention_decode_f16"},
+        {9, 228, 79, "attention_decode_f16"},     {9, 228, 80, "attention_decode_f16_alone"},
+        {8, 164, 80, "attention_decode_f16"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct stage s;
-        open_large_stage(&s, cases[i].major, cases[i].shared_per_sm);
-        assert_string_equal(attention_of(&s, cases[i].rows, 1 << 11), cases[i].kernel);
+        open_large_stage(&s, cases[i].major, cases[i].shared_per_sm, 0);
+        assert_string_equal(attention_of(&s, cases[i].rows, cases[i].rows, 1 << 11),
+                            cases[i].kernel);
         close_stage(&s);
     }
 }
@@ -390,7 +397,7 @@ static void experts_by_rows(void **state)
                  {193, 192, "moe_many_cuda"},   {48, 128, "moe_few_cuda"},
                  {49, 128, "moe_many_cuda"}};
     struct stage s;
-    open_large_stage(&s, 9, 228);
+    open_large_stage(&s, 9, 228, 0);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct moe_args *a = make_args(s.arena, &op_moe, DTYPE_MXFP4, cases[i].rows);
         struct tensor *const weights[] = {&a->gate, &a->up, &a->down};
@@ -400,6 +407,33 @@ static void experts_by_rows(void **state)
         assert_string_equal(op_variant_name(&op_moe, v), cases[i].variant);
     }
     close_stage(&s);
+}
+
+/* Columns shared by four blocks, where they are enough and all such blocks run at once: a tile of
+ * 128 features on five SMs, and not on four. */
+static void columns_shared(void **state)
+{
+    (void)state;
+    static const struct {
+        int sms, rows, columns;
+        const char *kernel;
+    } cases[] = {{5, 17, 256, "attn_out_wgmma_bf16_shared_32"},
+                 {5, 32, 256, "attn_out_wgmma_bf16_shared_32"},
+                 {5, 33, 256, "attn_out_wgmma_bf16_shared_64"},
+                 {5, 65, 256, "attn_out_wgmma_bf16_shared_128"},
+                 {5, 128, 256, "attn_out_wgmma_bf16_shared_128"},
+                 {5, 129, 256, "attn_out_wgmma_bf16_32"},
+                 {5, 32, 192, "attn_out_wgmma_bf16_16"},
+                 {4, 32, 256, "attn_out_wgmma_bf16_16"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct stage s;
+        open_large_stage(&s, 9, 228, cases[i].sms);
+        struct attn_out_args *a = make_args(s.arena, &op_attn_add, DTYPE_BF16, cases[i].rows);
+        a->width = a->wo.cols = a->attn.cols = a->attn.stride = cases[i].columns;
+        assert_int_equal(chooser_force(&s.chooser, "attn_add=attn_add_many_cuda"), SOL_OK);
+        assert_string_equal(kernel_of(&s, &op_attn_add, a, true), cases[i].kernel);
+        close_stage(&s);
+    }
 }
 
 /* ---- architectures ---- */
@@ -572,7 +606,8 @@ int main(void)
         cmocka_unit_test(a_forced_part_is_called),
         cmocka_unit_test(a_sequence_is_its_ops),
         cmocka_unit_test(few_rows_of_a_text),
-        cmocka_unit_test(some_rows_have_an_sm_each),
+        cmocka_unit_test(columns_shared),
+        cmocka_unit_test(warps_of_a_piece),
         cmocka_unit_test(experts_by_rows),
         cmocka_unit_test(a_search_sees_choices),
         cmocka_unit_test(other_architectures_are_refused),

@@ -2,17 +2,18 @@
  * has to be read is the cache, once, and everything else hides behind that.
  *
  * The positions of a row are cut into pieces, by the row's own length alone, so that its result does
- * not depend on the other rows; the pieces of all rows and key heads are dealt out to the blocks of
- * the grid. In a block each of W warps takes every W'th cache block of 32 positions, all query heads
- * together, and keeps up to three under way by copies of 16 bytes into its own part of shared memory,
- * swizzled so that ldmatrix meets no bank twice. What no kernel of the present step writes, which is
- * all but the last positions, is asked for before the kernel before this one has ended.
+ * not depend on the other rows; the pieces of all rows and key heads are dealt out to teams of W warps:
+ * a whole block of the grid, or, where there are more pieces than blocks, a warp each. Each warp of a
+ * team takes every W'th cache block of 32 positions, all query heads together, and keeps up to three
+ * under way by copies of 16 bytes into its own part of shared memory, swizzled so that ldmatrix meets no
+ * bank twice. What no kernel of the present step writes, which is all but the last positions, is asked
+ * for before the kernel before this one has ended.
  *
  * Products are those of tensor cores with the heads as 8 of 16 rows. The other 8 rows take the next 8
  * bits (f16: 11) of the queries and of the weights, and for bf16 a second product the last 8: together
  * they have the precision of float32.
  *
- * The block that finishes the last piece of a row and head puts the pieces together. */
+ * The team that finishes the last piece of a row and head puts the pieces together. */
 #include "attention/attention_args.h"
 #include "cache.cuh"
 #include "common.cuh"
@@ -111,16 +112,36 @@ __device__ inline void take_block(const cache_args &c, const piece &p, int block
 
 /* ---- pieces ---- */
 
-/* How many pieces a row has. A piece is a multiple of what the warps take at once. */
+/* The W warps that share a piece: all of a block's, or one. */
+template <int WARPS, int W> struct team {
+    enum { ALONE = W == 1, TEAMS = ALONE ? WARPS : 1 };
+    static_assert(W == 1 || W == WARPS, "it waits for a warp or for the block");
+    __device__ static inline int number() { return ALONE ? threadIdx.x / WARP : 0; }
+    __device__ static inline int warp() { return ALONE ? 0 : threadIdx.x / WARP; }
+    __device__ static inline int thread() { return ALONE ? threadIdx.x % WARP : threadIdx.x; }
+    /* Its first piece, and how many further on the next is: all SMs get one before an SM gets a second. */
+    __device__ static inline int first() { return (int)(blockIdx.x + gridDim.x * number()); }
+    __device__ static inline int step() { return (int)gridDim.x * TEAMS; }
+    __device__ static inline void sync()
+    {
+        if (ALONE)
+            __syncwarp();
+        else
+            __syncthreads();
+    }
+};
+
+/* How many pieces a row has, and their cache blocks: a multiple of what the warps take at once; of a warp
+ * alone as good as equally many, since all warps then have the like. */
 template <int W> __device__ inline int pieces_of(const attention_kernel_args &a, int position, int *per)
 {
     int end = position + 1, window = (int)a.window;
     int begin = window && end > window ? end - window : 0;
     int blocks = (end + CACHE_BLOCK - 1) / CACHE_BLOCK - begin / CACHE_BLOCK;
     int most = (blocks + DECODE_PIECES - 1) / DECODE_PIECES;
-    int size = max(a.piece_blocks, (most + W - 1) / W * W);
-    *per = size;
-    return (blocks + size - 1) / size;
+    int size = max(a.piece_blocks, (most + W - 1) / W * W), count = (blocks + size - 1) / size;
+    *per = W == 1 ? (blocks + count - 1) / count : size;
+    return count;
 }
 
 /* The rows of the batch, here so that sequences are on their way while pieces are counted: pages wait for
@@ -156,9 +177,10 @@ template <int W> __device__ inline piece find_piece(const attention_kernel_args 
     return p;
 }
 
-/* The cache blocks of this warp, over all pieces of this thread block. Each lane holds where a page
- * begins, so that a warp reads the table once for up to 32 pages. */
-template <int W> struct block_source {
+/* The cache blocks of this warp, over all pieces of its team. Each lane holds where a page begins, so
+ * that a warp reads the table once for up to 32 pages. */
+template <int WARPS, int W> struct block_source {
+    typedef team<WARPS, W> our;
     piece p;
     int number, all, block;
     int first_page;     /* that of lane 0 */
@@ -166,7 +188,7 @@ template <int W> struct block_source {
 
     __device__ inline void start(const attention_kernel_args &a, const row_list &rows)
     {
-        number = blockIdx.x;
+        number = our::first();
         all = rows.before[a.rows] * (int)a.cache.n_kv_heads;
         enter(a, rows);
     }
@@ -174,7 +196,7 @@ template <int W> struct block_source {
     {
         if (number >= all) return;
         p = find_piece<W>(a, rows, number);
-        block = p.first + threadIdx.x / WARP;
+        block = p.first + our::warp();
         look_up(a.cache);
     }
     /* The pages from that of `block` on. */
@@ -202,7 +224,7 @@ template <int W> struct block_source {
     __device__ inline bool settle(const attention_kernel_args &a, const row_list &rows)
     {
         while (number < all && block >= p.last) {
-            number += gridDim.x;
+            number += our::step();
             enter(a, rows);
         }
         return number < all;
@@ -317,7 +339,8 @@ __device__ inline void write_part(const state &s, float *part)
     if (lane % 4 == 0) part[TOPS + head] = s.top, part[TOTALS + head] = total;
 }
 
-/* Thread t has dimensions 4 (t % 16) .. of head t / 16. */
+/* Four dimensions of a head: thread t has dimensions 4 (t % 16) .. of head t / 16, and where there are fewer
+ * than 128 of them those of its head + 2 W, + 4 W .. too. */
 struct joined {
     float top, total;
     float4 sum;
@@ -334,10 +357,9 @@ struct joined {
     }
 };
 
-__device__ inline void write_row(const attention_kernel_args &a, const piece &p, int heads, float sink,
-                                 joined j)
+__device__ inline void write_row(const attention_kernel_args &a, const piece &p, int heads, int head,
+                                 float sink, joined j)
 {
-    int head = threadIdx.x / 16;
     if (head >= heads) return;
     if (a.sinks) j.add(sink * 1.44269504f, 1, make_float4(0, 0, 0, 0));
     float share = 1 / j.total;
@@ -351,53 +373,80 @@ __device__ inline void write_row(const attention_kernel_args &a, const piece &p,
     to[0] = out.x, to[1] = out.y, to[2] = out.z, to[3] = out.w;
 }
 
-/* The warps' parts to the row's result, or to this piece's part, and with the last all parts. */
-template <int W>
-__device__ inline void finish_piece(const attention_kernel_args &a, const piece &p, int heads, float sink,
-                                    const float *parts)
-{
-    __shared__ bool last;
-    int head = threadIdx.x / 16, at = head * DIM + threadIdx.x % 16 * 4;
-    bool works = W == DECODE_WARPS || head < HEADS;
-    joined j = {-1e30f, 0, {0, 0, 0, 0}};
+/* The sinks of a thread's heads. Asked for before the products: behind them weights of the next kernel
+ * are on their way, and memory answers late. */
+template <int W> struct sinks {
+    enum { STEP = W * WARP / 16, COUNT = STEP < HEADS ? HEADS / STEP : 1 };
+    float of[COUNT];
+
+    __device__ inline void load(const attention_kernel_args &a, const piece &p, int heads, int thread)
+    {
 #pragma unroll
-    for (int w = 0; works && w < W; w++) {
-        const float *part = parts + w * DECODE_PART;
-        j.add(part[TOPS + head], part[TOTALS + head], *(const float4 *)(part + at));
+        for (int i = 0; i < COUNT; i++) {
+            int head = thread / 16 + i * STEP;
+            of[i] = a.sinks && head < heads ? a.sinks[p.head * heads + head] : 0;
+        }
     }
-    if (p.count == 1) {
-        write_row(a, p, heads, sink, j);
-        return;
+};
+
+/* The warps' parts to the row's result, or to this piece's part, and with the last all parts. `last` is the
+ * team's. */
+template <int WARPS, int W>
+__device__ inline void finish_piece(const attention_kernel_args &a, const piece &p, int heads, const sinks<W> &sink,
+                                    const float *parts, bool &last)
+{
+    typedef team<WARPS, W> our;
+    const int64_t item = p.row * a.cache.n_kv_heads + p.head;
+    float *all = a.partial + item * DECODE_PIECES * DECODE_PART;
+#pragma unroll
+    for (int i = 0; i < sinks<W>::COUNT; i++) {
+        int head = our::thread() / 16 + i * sinks<W>::STEP, at = head * DIM + threadIdx.x % 16 * 4;
+        if (W > 4 && head >= HEADS) break;
+        joined j = {-1e30f, 0, {0, 0, 0, 0}};
+#pragma unroll
+        for (int w = 0; w < W; w++) {
+            const float *part = parts + w * DECODE_PART;
+            j.add(part[TOPS + head], part[TOTALS + head], *(const float4 *)(part + at));
+        }
+        if (p.count == 1) {
+            write_row(a, p, heads, head, sink.of[i], j);
+            continue;
+        }
+        float *mine = all + p.index * DECODE_PART;
+        __stcg((float4 *)(mine + at), j.sum);
+        if (threadIdx.x % 16 == 0) {
+            __stcg(mine + TOPS + head, j.top);
+            __stcg(mine + TOTALS + head, j.total);
+        }
     }
-    int64_t item = p.row * a.cache.n_kv_heads + p.head;
-    float *all = a.partial + item * DECODE_PIECES * DECODE_PART, *mine = all + p.index * DECODE_PART;
-    if (works) __stcg((float4 *)(mine + at), j.sum);
-    if (works && threadIdx.x % 16 == 0) {
-        __stcg(mine + TOPS + head, j.top);
-        __stcg(mine + TOTALS + head, j.total);
-    }
+    if (p.count == 1) return;
     __threadfence();
-    __syncthreads();
-    if (threadIdx.x == 0) {
+    our::sync();
+    if (our::thread() == 0) {
         uint32_t *finished = a.counters + COUNTER_PIECES + item;
         last = atomicAdd(finished, 1) + 1 == (uint32_t)p.count;
         if (last) *finished = 0;
     }
-    __syncthreads();
-    if (!last || !works) return;
+    our::sync();
+    if (!last) return;
     __threadfence();
-    j = {-1e30f, 0, {0, 0, 0, 0}};
+#pragma unroll
+    for (int i = 0; i < sinks<W>::COUNT; i++) {
+        int head = our::thread() / 16 + i * sinks<W>::STEP, at = head * DIM + threadIdx.x % 16 * 4;
+        if (W > 4 && head >= HEADS) break;
+        joined j = {-1e30f, 0, {0, 0, 0, 0}};
 #pragma unroll 8
-    for (int i = 0; i < p.count; i++) {
-        const float *part = all + i * DECODE_PART;
-        j.add(__ldcg(part + TOPS + head), __ldcg(part + TOTALS + head), __ldcg((const float4 *)(part + at)));
+        for (int n = 0; n < p.count; n++) {
+            const float *part = all + n * DECODE_PART;
+            j.add(__ldcg(part + TOPS + head), __ldcg(part + TOTALS + head), __ldcg((const float4 *)(part + at)));
+        }
+        write_row(a, p, heads, head, sink.of[i], j);
     }
-    write_row(a, p, heads, sink, j);
 }
 
-template <int W> __device__ inline void list_rows(const attention_kernel_args &a, row_list &rows)
+template <int WARPS, int W> __device__ inline void list_rows(const attention_kernel_args &a, row_list &rows)
 {
-    __shared__ __align__(16) int warps[W];
+    __shared__ __align__(16) int warps[WARPS];
     int row = threadIdx.x, lane = row % WARP, sum = 0, per;
     if (row < a.rows) {
         rows.sequence[row] = a.sequence[row];
@@ -414,37 +463,32 @@ template <int W> __device__ inline void list_rows(const attention_kernel_args &a
         __syncthreads();
         for (int w = 0; w < row / WARP; w++) sum += warps[w];
     }
-    if (W == DECODE_WARPS || row < DECODE_ROWS) rows.before[row + 1] = sum;
+    if (WARPS == DECODE_WARPS || row < DECODE_ROWS) rows.before[row + 1] = sum;
     __syncthreads();
 }
 
-/* Of this thread's head. Asked for before the products: behind them weights of the next kernel are on
- * their way, and memory answers late. */
-__device__ inline float sink_of(const attention_kernel_args &a, const piece &p, int heads)
+template <int TYPE, int WARPS, int W> __device__ inline void decode(const attention_kernel_args &a)
 {
-    int head = threadIdx.x / 16;
-    return a.sinks && head < heads ? a.sinks[p.head * heads + head] : 0;
-}
-
-template <int TYPE, int W> __device__ inline void decode(const attention_kernel_args &a)
-{
+    typedef team<WARPS, W> our;
     extern __shared__ __align__(128) char memory[];
     __shared__ row_list rows;
+    __shared__ bool last[our::TEAMS];
     int warp = threadIdx.x / WARP, heads = (int)((uint32_t)a.n_heads / (uint32_t)a.cache.n_kv_heads);
-    float *parts = (float *)(memory + W * a.stages * DECODE_STAGE);
+    float *parts = (float *)(memory + WARPS * a.stages * DECODE_STAGE);
     uint32_t mine = shared_at(memory) + warp * a.stages * DECODE_STAGE;
     /* Positions and sequences are those of the whole step: no kernel of a step writes them. Neither do
      * they write positions before those of its rows. */
-    list_rows<W>(a, rows);
+    list_rows<WARPS, W>(a, rows);
     /* The next kernel may begin while the one before this still runs: that one has waited, so that what
      * came before it has ended, and who follows attention reads nothing of either before it waits. */
     let_next_start();
     /* Without work, and without waiting: a block of the next kernel takes the place the sooner. */
-    if ((int)blockIdx.x >= rows.before[a.rows] * (int)a.cache.n_kv_heads) return;
-    block_source<W> ahead;
+    if (our::first() >= rows.before[a.rows] * (int)a.cache.n_kv_heads) return;
+    block_source<WARPS, W> ahead;
     ahead.start(a, rows);
     piece p = ahead.p;
-    float sink = sink_of(a, p, heads);
+    sinks<W> sink;
+    sink.load(a, p, heads, our::thread());
     bool waited = false;
     for (int i = 0; i < a.stages; i++) {
         if (ahead.settle(a, rows)) {
@@ -458,11 +502,11 @@ template <int TYPE, int W> __device__ inline void decode(const attention_kernel_
     }
     if (!waited) wait_for_input();
     int stage = 0, all = rows.before[a.rows] * (int)a.cache.n_kv_heads;
-    for (int number = blockIdx.x;;) {
+    for (int number = our::first();;) {
         queries<TYPE> q;
         q.load(a, p, heads);
         state s = {-1e30f, 0, {}};
-        for (int block = p.first + warp; block < p.last; block += W) {
+        for (int block = p.first + our::warp(); block < p.last; block += W) {
             if (a.stages == DECODE_STAGES)
                 copy_wait<DECODE_STAGES - 1>();
             else
@@ -475,24 +519,26 @@ template <int TYPE, int W> __device__ inline void decode(const attention_kernel_
             stage = stage + 1 == a.stages ? 0 : stage + 1;
         }
         write_part(s, parts + warp * DECODE_PART);
-        __syncthreads();
-        finish_piece<W>(a, p, heads, sink, parts);
-        number += gridDim.x;
+        our::sync();
+        finish_piece<WARPS, W>(a, p, heads, sink, parts + our::number() * W * DECODE_PART, last[our::number()]);
+        number += our::step();
         if (number >= all) break;
-        __syncthreads();
+        our::sync();
         p = find_piece<W>(a, rows, number);
-        sink = sink_of(a, p, heads);
+        sink.load(a, p, heads, our::thread());
     }
 }
 
-#define DECODE(name, type, warps)                                                                   \
+#define DECODE(name, type, warps, team)                                                             \
     extern "C" __global__ void __launch_bounds__(warps *WARP, DECODE_BLOCKS *DECODE_WARPS / warps)  \
         name(const __grid_constant__ attention_kernel_args a)                                       \
     {                                                                                               \
-        decode<type, warps>(a);                                                                     \
+        decode<type, warps, team>(a);                                                               \
     }
 
-DECODE(attention_decode_f16, DTYPE_F16, DECODE_WARPS)
-DECODE(attention_decode_bf16, DTYPE_BF16, DECODE_WARPS)
-DECODE(attention_decode_f16_wide, DTYPE_F16, DECODE_WARPS_WIDE)
-DECODE(attention_decode_bf16_wide, DTYPE_BF16, DECODE_WARPS_WIDE)
+DECODE(attention_decode_f16, DTYPE_F16, DECODE_WARPS, DECODE_WARPS)
+DECODE(attention_decode_bf16, DTYPE_BF16, DECODE_WARPS, DECODE_WARPS)
+DECODE(attention_decode_f16_wide, DTYPE_F16, DECODE_WARPS_WIDE, DECODE_WARPS_WIDE)
+DECODE(attention_decode_bf16_wide, DTYPE_BF16, DECODE_WARPS_WIDE, DECODE_WARPS_WIDE)
+DECODE(attention_decode_f16_alone, DTYPE_F16, DECODE_WARPS, 1)
+DECODE(attention_decode_bf16_alone, DTYPE_BF16, DECODE_WARPS, 1)

@@ -11,8 +11,8 @@ KERNEL_OF(THREADS, attn_in_norm, attn_in_norm_args)
 {
     __shared__ float scratch[WARP];
     held_row<CHUNKS, THREADS> held;
+    let_next_start(); /* who follows asks for weights before it waits */
     wait_for_input();
-    let_next_start();
     int64_t row = blockIdx.x;
     const float *x = a.x + row * a.hidden;
     held.take(x, (uint32_t)a.hidden);

@@ -480,8 +480,8 @@ __device__ inline void route_rows(const attn_out_many_args &args)
         barrier_expect(at.squares_there, BLOCKS * ROWS * 4);
         barrier_expect(at.sums_there, ROUTE_MANY_SUMS(ROWS));
     }
+    let_next_start(); /* the sort waits first of all */
     wait_for_input();
-    let_next_start();
     take_rows<ROWS>(args, at, mine, gain, rank);
     if (!EARLY) router.take_first();
     __syncthreads();

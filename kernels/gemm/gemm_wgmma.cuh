@@ -3,10 +3,11 @@
  * multiple of 8): a group of experts with few tokens is hardly padded, and a weight that must be decoded
  * is decoded once for all tokens of a tile.
  *
- * A block has one warpgroup that fetches and two (of few tokens: four or six) that multiply, 64 rows of
+ * A block has one warpgroup that fetches and two (of few tokens: three, four or six) that multiply, 64 rows of
  * weights each. It takes tiles of (group, features, tokens) in turn, tokens fastest, so that tiles that share
- * weights run at the same time. A stage is 64 columns of the weights and of the tokens' rows, of few tokens
- * and in int8 128.
+ * weights run at the same time; or, where tiles are fewer than SMs, has a share of one tile's columns, and asks
+ * for weights before the tokens' rows are there (wgmma_shares.cuh). A stage is 64 columns of the weights and of
+ * the tokens' rows, of few tokens in MXFP4 and in int8 128.
  *
  * Gate and up (GATED) are multiplied together: of the 16 rows of a warp the first 8 are gate's, the others
  * up's of the same features, so that a thread has both and swiglu needs nobody else.
@@ -25,6 +26,7 @@
 #include "gemm/wgmma_mxfp4.cuh"
 #include "gemm/wgmma_q8_0.cuh"
 #include "gemm/wgmma_results.cuh"
+#include "gemm/wgmma_shares.cuh"
 #include "mma.cuh"
 #include "numbers.cuh"
 #include "pack/mxfp4_tiles.h"
@@ -37,7 +39,7 @@
 template <class K> struct wgmma_tiles {
     int index, group, begin; /* begin: number of the group's first tile */
 
-    INLINE wgmma_tiles() : index(blockIdx.x / K::CLUSTER), group(0), begin(0) {}
+    INLINE wgmma_tiles() : index(blockIdx.x / (K::CLUSTER * K::SHARES)), group(0), begin(0) {}
 
     /* `offsets` in shared memory, where there are groups. */
     INLINE bool next(const gemm_wgmma_args &a, const int32_t *offsets, wgmma_tile &tile)
@@ -63,7 +65,7 @@ template <class K> struct wgmma_tiles {
         tile.first_row = first + behind;
         tile.width = (each + (part < more)) * unit;
         tile.rows = min(tile.width, rows - behind);
-        index += gridDim.x / K::CLUSTER;
+        index += gridDim.x / (K::CLUSTER * K::SHARES);
         return true;
     }
 };
@@ -112,10 +114,10 @@ INLINE void fetch_heads(const gemm_wgmma_args &a, int feature, int unit, uint32_
     }
 }
 
-/* A stage: its first unit is number `unit`. */
+/* The weights of a stage, whose first unit is number `unit`; its barrier is to get the rows of x too. */
 template <class K>
-INLINE void fetch_stage(const gemm_wgmma_args &a, const wgmma_tile &tile, int feature, int unit,
-                        const wgmma_ring<K> &ring)
+INLINE void fetch_weights(const gemm_wgmma_args &a, const wgmma_tile &tile, int feature, int unit,
+                          const wgmma_ring<K> &ring)
 {
     enum { MATRICES = K::GATED ? 2 : 1, SHARE = K::WARPGROUPS / MATRICES };
     uint32_t to = ring.at(), barrier = ring.full(ring.stage);
@@ -134,9 +136,27 @@ INLINE void fetch_stage(const gemm_wgmma_args &a, const wgmma_tile &tile, int fe
             copy_box_3d(to + K::SCALES_AT + i * SHARE * K::S_BYTES, a.scales[i], 0, unit, first,
                         barrier);
     }
+}
+
+template <class K>
+INLINE void fetch_rows(const gemm_wgmma_args &a, const wgmma_tile &tile, int unit, const wgmma_ring<K> &ring)
+{
 #pragma unroll
     for (int i = 0; i < K::X_BOXES; i++)
-        fetch_x<K>(a, tile, (unit + i) * K::X_UNIT, to + i * K::X_BYTES, barrier);
+        fetch_x<K>(a, tile, (unit + i) * K::X_UNIT, ring.at() + i * K::X_BYTES, ring.full(ring.stage));
+}
+
+/* Where a block has one tile: weights of as many stages as there are, before the rows of x are there. */
+template <class K> INLINE void fetch_ahead(const gemm_wgmma_args &a, wgmma_ring<K> ring)
+{
+    wgmma_tiles<K> tiles;
+    wgmma_tile tile;
+    const wgmma_share<K> share(a);
+    tiles.next(a, nullptr, tile);
+    for (int u = share.first_unit; u < min(share.last_unit, share.first_unit + K::STAGES); u++) {
+        fetch_weights<K>(a, tile, tile.first_feature, u, ring);
+        ring.step();
+    }
 }
 
 template <class K>
@@ -145,12 +165,18 @@ INLINE void fetch_all(const gemm_wgmma_args &a, const int32_t *offsets, wgmma_ri
     wgmma_tiles<K> tiles;
     wgmma_tile tile;
     int shift = K::CLUSTER > 1 ? cluster_rank() * K::FEATURES : 0;
-    while (tiles.next(a, offsets, tile))
-        for (int u = 0; u < a.units; u += K::UNITS) {
-            barrier_wait(ring.empty(ring.stage), ring.phase ^ 1);
-            fetch_stage<K>(a, tile, tile.first_feature + shift, u, ring);
+    const wgmma_share<K> share(a);
+    while (tiles.next(a, offsets, tile)) {
+        share.expect(a, tile, ring.base);
+        for (int u = share.first_unit; u < share.last_unit; u += K::UNITS) {
+            if (K::SHARES == 1 || u >= share.first_unit + K::STAGES) {
+                barrier_wait(ring.empty(ring.stage), ring.phase ^ 1);
+                fetch_weights<K>(a, tile, tile.first_feature + shift, u, ring);
+            }
+            fetch_rows<K>(a, tile, u, ring);
             ring.step();
         }
+    }
     /* Until nobody reads any more: with shared x, another block may still be behind. */
     for (int s = 0; K::CLUSTER > 1 && s < K::STAGES; s++) {
         barrier_wait(ring.empty(ring.stage), ring.phase ^ 1);
@@ -354,7 +380,7 @@ INLINE void multiply(float (&sums)[K::TOKENS / 2], int width, int units, wgmma_r
         switch (width) {
 #define WIDTH(N)                                                                                    \
     case N:                                                                                         \
-        if constexpr (N <= K::TOKENS && K::WARPGROUPS > 2)                                         \
+        if constexpr (N <= K::TOKENS && K::WARPGROUPS > 3)                                         \
             multiply_halves<K, N>(sums, units, ring, large);                                        \
         else if constexpr (N <= K::TOKENS)                                                          \
             multiply_packed<K, N>(sums, units, ring, large);                                        \
@@ -429,6 +455,18 @@ template <class K> INLINE void skip(int units, wgmma_ring<K> &ring)
     }
 }
 
+/* The sums, finished, to where they go. */
+template <class K>
+INLINE void leave(const gemm_wgmma_args &a, const wgmma_tile &tile, int feature, const float (&bias)[2],
+                  float (&sums)[K::TOKENS / 2], uint32_t out, head_turns<K> &turns)
+{
+    finish<K>(a, tile.rows, bias, sums);
+    if constexpr (K::HEADS)
+        store_head<K>(a, tile, feature, sums, out, turns);
+    else
+        store<K>(a, tile, feature, sums, out);
+}
+
 template <class K>
 INLINE void multiply_all(const gemm_wgmma_args &a, const int32_t *offsets, wgmma_ring<K> &ring,
                          uint32_t out)
@@ -437,10 +475,12 @@ INLINE void multiply_all(const gemm_wgmma_args &a, const int32_t *offsets, wgmma
     wgmma_tile tile;
     int wg = threadIdx.x / WARPGROUP - 1;
     int shift = wg * K::WG_FEATURES + (K::CLUSTER > 1 ? cluster_rank() * K::FEATURES : 0);
+    const wgmma_share<K> share(a);
+    const int units = share.last_unit - share.first_unit;
     while (tiles.next(a, offsets, tile)) {
         int feature = tile.first_feature + shift;
         if (feature >= a.n) {
-            skip<K>(a.units, ring);
+            skip<K>(units, ring);
             continue;
         }
         if constexpr (K::I8) {
@@ -451,22 +491,25 @@ INLINE void multiply_all(const gemm_wgmma_args &a, const int32_t *offsets, wgmma
         }
         float sums[K::TOKENS / 2], bias[2];
         uint32_t large = 0;
-        head_turns<K> turns;
+        head_turns<typename wgmma_share<K>::own> turns;
         load_bias<K>(a, tile.group, feature, bias);
-        if constexpr (turns.EARLY) turns.load(a, tile);
+        const wgmma_tile mine = share.own_tile(tile);
+        if constexpr (turns.EARLY) turns.load(a, mine);
 #pragma unroll
         for (int i = 0; i < K::TOKENS / 2; i++) sums[i] = 0;
-        multiply<K>(sums, tile.width, a.units, ring, large);
+        multiply<K>(sums, tile.width, units, ring, large);
         if constexpr (K::VARIES)
             if (named_any(1 + wg, (large & 0x80808080u) != 0)) {
                 multiply_plainly<K>(a, tile, feature);
                 continue;
             }
-        finish<K>(a, tile.rows, bias, sums);
-        if constexpr (K::HEADS)
-            store_head<K>(a, tile, feature, sums, out, turns);
-        else
-            store<K>(a, tile, feature, sums, out);
+        if constexpr (K::SHARES > 1) {
+            float total[wgmma_share<K>::own::TOKENS / 2];
+            share.exchange(tile, sums, total, ring.base);
+            leave<typename wgmma_share<K>::own>(a, mine, feature, bias, total, out, turns);
+        } else {
+            leave<K>(a, tile, feature, bias, sums, out, turns);
+        }
     }
     copy_out_read();
 }
@@ -482,6 +525,7 @@ template <class K> INLINE void gemm_wgmma(const gemm_wgmma_args &a)
             barrier_init(ring.full(s), 1);
             barrier_init(ring.empty(s), K::WARPS * K::CLUSTER);
         }
+        if (K::SHARES > 1) barrier_init(base + K::PARTS_BARRIER_AT, 1);
         barrier_init_done();
         for (int i = 0; i < (K::HEADS ? 3 : K::GATED ? 2 : 1); i++) {
             prefetch_map(a.w[i]);
@@ -489,25 +533,27 @@ template <class K> INLINE void gemm_wgmma(const gemm_wgmma_args &a)
         }
         for (int i = 0; i < (K::VARIES ? WGMMA_BOXES : 1); i++) prefetch_map(a.x[i]);
         if (K::RESULT == WGMMA_BF16 || K::HEADS) prefetch_map(a.out);
+        if constexpr (K::SHARES > 1) fetch_ahead<K>(a, ring);
     }
     wait_for_input();
     let_next_start();
     if (a.group_offsets)
         for (int g = threadIdx.x; g <= a.groups; g += K::THREADS) offsets[g] = a.group_offsets[g];
     __syncthreads();
-    if (K::CLUSTER > 1) cluster_sync();
+    if (K::CLUSTER * K::SHARES > 1) cluster_sync();
     if (threadIdx.x < WARPGROUP) {
-        registers_give<K::FETCH_REGISTERS>();
+        if constexpr (K::BLOCKS == 1) registers_give<K::FETCH_REGISTERS>();
         if (threadIdx.x == 0) fetch_all<K>(a, offsets, ring);
     } else {
-        registers_take<K::REGISTERS>();
+        if constexpr (K::BLOCKS == 1) registers_take<K::REGISTERS>();
         int wg = threadIdx.x / WARPGROUP - 1;
         multiply_all<K>(a, offsets, ring, base + K::OUT_AT + wg * K::OUT_BYTES);
     }
 }
 
 #define WGMMA_KERNEL(name, ...)                                                                     \
-    extern "C" __global__ void __launch_bounds__(wgmma_kind<__VA_ARGS__>::THREADS, 1)               \
+    extern "C" __global__ void __launch_bounds__(wgmma_kind<__VA_ARGS__>::THREADS,                  \
+                                                 wgmma_kind<__VA_ARGS__>::BLOCKS)                   \
         name(const __grid_constant__ gemm_wgmma_args a)                                             \
     {                                                                                               \
         gemm_wgmma<wgmma_kind<__VA_ARGS__>>(a);                                                     \

@@ -32,11 +32,11 @@ enum wgmma_rows {
     WGMMA_ROWS_I8,
 };
 /* Rows of x come in boxes of 128 bytes of each: 64 columns in bf16, 128 in int8. A stage has one,
- * but two where tokens are few, that is with more than two warpgroups: then what a stage costs
+ * but two where tokens are few, that is with more than three warpgroups: then what a stage costs
  * beside its products counts. WGMMA_UNITS: of 64 columns, in a stage. */
 enum { WGMMA_ROW_BYTES = 128 };
-#define WGMMA_BOXES_OF_X(x, warpgroups) ((x) == WGMMA_ROWS_BF16 && (warpgroups) > 2 ? 2 : 1)
-#define WGMMA_UNITS(x, warpgroups)      ((x) == WGMMA_ROWS_I8 || (warpgroups) > 2 ? 2 : 1)
+#define WGMMA_BOXES_OF_X(x, warpgroups) ((x) == WGMMA_ROWS_BF16 && (warpgroups) > 3 ? 2 : 1)
+#define WGMMA_UNITS(x, warpgroups)      ((x) == WGMMA_ROWS_I8 || (warpgroups) > 3 ? 2 : 1)
 
 /* Of a row in int8: what its numbers are multiplied by, and their sum. */
 struct i8_row {
@@ -72,40 +72,51 @@ struct gemm_wgmma_args {
 SOL_STATIC_ASSERT(sizeof(struct gemm_wgmma_args) == 1664, "host and device agree");
 
 /* Every kernel of gemm_wgmma.cuh: KIND(symbol, weights, gated, warpgroups that multiply, tokens of
- * a tile, stages, tokens whose results wait in shared memory, blocks of a cluster). Stages: what
- * fits in 227 KiB. Which one is chosen: src/ops/cuda/wgmma_product.c. */
+ * a tile, stages, tokens whose results wait in shared memory, blocks of a cluster that share rows
+ * of x, and those that share the columns of a tile: one of the two is 1). Stages: what fits in
+ * 227 KiB. Which one is chosen: src/ops/cuda/wgmma_product.c. */
 #define WGMMA_DENSE_SIZES(KIND, name)                                                              \
-    KIND(name##_16, DTYPE_BF16, false, 2, 16, 10, 16, 1)                                           \
-    KIND(name##_32, DTYPE_BF16, false, 2, 32, 9, 32, 1)                                            \
-    KIND(name##_64, DTYPE_BF16, false, 2, 64, 7, 64, 1)                                            \
-    KIND(name##_128, DTYPE_BF16, false, 2, 128, 5, 64, 1)                                          \
-    KIND(name##_160, DTYPE_BF16, false, 2, 160, 5, 80, 2)                                          \
-    KIND(name##_192, DTYPE_BF16, false, 2, 192, 4, 64, 2)                                          \
-    KIND(name##_256, DTYPE_BF16, false, 2, 256, 4, 32, 2)
+    KIND(name##_16, DTYPE_BF16, false, 2, 16, 10, 16, 1, 1)                                        \
+    KIND(name##_32, DTYPE_BF16, false, 2, 32, 9, 32, 1, 1)                                         \
+    KIND(name##_64, DTYPE_BF16, false, 2, 64, 7, 64, 1, 1)                                         \
+    KIND(name##_128, DTYPE_BF16, false, 2, 128, 5, 64, 1, 1)                                       \
+    KIND(name##_160, DTYPE_BF16, false, 2, 160, 5, 80, 2, 1)                                       \
+    KIND(name##_192, DTYPE_BF16, false, 2, 192, 4, 64, 2, 1)                                       \
+    KIND(name##_256, DTYPE_BF16, false, 2, 256, 4, 32, 2, 1)
+/* Few tokens, and not a tile for each SM. */
+#define WGMMA_HEADS_SHARED_SIZES(KIND, name) KIND(name##_32, DTYPE_BF16, false, 3, 32, 7, 8, 1, 4)
+#define WGMMA_ADDED_SHARED_SIZES(KIND, name)                                                       \
+    KIND(name##_32, DTYPE_BF16, false, 2, 32, 10, 8, 1, 4)                                         \
+    KIND(name##_64, DTYPE_BF16, false, 2, 64, 8, 16, 1, 4)                                         \
+    KIND(name##_128, DTYPE_BF16, false, 2, 128, 4, 32, 1, 4)
 #define WGMMA_Q8_0_SIZES(KIND, name)                                                               \
-    KIND(name##_16, TILES_Q8_0, false, 2, 16, 18, 16, 1)                                           \
-    KIND(name##_32, TILES_Q8_0, false, 2, 32, 15, 32, 1)                                           \
-    KIND(name##_64, TILES_Q8_0, false, 2, 64, 11, 64, 1)                                           \
-    KIND(name##_128, TILES_Q8_0, false, 2, 128, 7, 64, 1)                                          \
-    KIND(name##_160, TILES_Q8_0, false, 2, 160, 6, 80, 2)                                          \
-    KIND(name##_192, TILES_Q8_0, false, 2, 192, 5, 64, 2)                                          \
-    KIND(name##_256, TILES_Q8_0, false, 2, 256, 5, 32, 2)
+    KIND(name##_16, TILES_Q8_0, false, 2, 16, 18, 16, 1, 1)                                        \
+    KIND(name##_32, TILES_Q8_0, false, 2, 32, 15, 32, 1, 1)                                        \
+    KIND(name##_64, TILES_Q8_0, false, 2, 64, 11, 64, 1, 1)                                        \
+    KIND(name##_128, TILES_Q8_0, false, 2, 128, 7, 64, 1, 1)                                       \
+    KIND(name##_160, TILES_Q8_0, false, 2, 160, 6, 80, 2, 1)                                       \
+    KIND(name##_192, TILES_Q8_0, false, 2, 192, 5, 64, 2, 1)                                       \
+    KIND(name##_256, TILES_Q8_0, false, 2, 256, 5, 32, 2, 1)
 #define WGMMA_MXFP4_SIZES(KIND, name, gated)                                                       \
-    KIND(name##_64, TILES_MXFP4, gated, 6, 64, 4, 32, 1)                                           \
-    KIND(name##_256, TILES_MXFP4, gated, 2, 256, 5, (gated) ? 128 : 64, 1)
+    KIND(name##_64, TILES_MXFP4, gated, 6, 64, 4, 32, 1, 1)                                        \
+    KIND(name##_256, TILES_MXFP4, gated, 2, 256, 5, (gated) ? 128 : 64, 1, 1)
 #define WGMMA_MOE_SIZES(KIND, name, gated)                                                         \
-    KIND(name##_64, TILES_MXFP4, gated, 6, 64, 4, 32, 1)                                           \
-    KIND(name##_128, TILES_MXFP4, gated, 4, 128, 4, (gated) ? 32 : 16, 1)                          \
-    KIND(name##_256, TILES_MXFP4, gated, 2, 256, 5, (gated) ? 128 : 64, 1)
+    KIND(name##_64, TILES_MXFP4, gated, 6, 64, 4, 32, 1, 1)                                        \
+    KIND(name##_128, TILES_MXFP4, gated, 4, 128, 4, (gated) ? 32 : 16, 1, 1)                       \
+    KIND(name##_256, TILES_MXFP4, gated, 2, 256, 5, (gated) ? 128 : 64, 1, 1)
 #define WGMMA_I8_SIZES(KIND, name, gated) /* WGMMA_ROWS_I8 */                                      \
-    KIND(name##_256, TILES_MXFP4, gated, 2, 256, 4, (gated) ? 128 : 64, 1)                         \
-    KIND(name##_320, TILES_MXFP4, gated, 2, 320, 3, (gated) ? 128 : 64, 1)
+    KIND(name##_256, TILES_MXFP4, gated, 2, 256, 4, (gated) ? 128 : 64, 1, 1)                      \
+    KIND(name##_320, TILES_MXFP4, gated, 2, 320, 3, (gated) ? 128 : 64, 1, 1)
 #define WGMMA_DENSE_KINDS(KIND)   WGMMA_DENSE_SIZES(KIND, gemm_wgmma_bf16)
 #define WGMMA_Q8_0_KINDS(KIND)    WGMMA_Q8_0_SIZES(KIND, gemm_wgmma_q8_0)
 #define WGMMA_ATTN_IN_KINDS(KIND) /* WGMMA_HEADS */                                                \
-    WGMMA_DENSE_SIZES(KIND, attn_in_wgmma_bf16) WGMMA_Q8_0_SIZES(KIND, attn_in_wgmma_q8_0)
+    WGMMA_DENSE_SIZES(KIND, attn_in_wgmma_bf16)                                                    \
+    WGMMA_Q8_0_SIZES(KIND, attn_in_wgmma_q8_0)                                                     \
+    WGMMA_HEADS_SHARED_SIZES(KIND, attn_in_wgmma_bf16_shared)
 #define WGMMA_ATTN_OUT_KINDS(KIND) /* WGMMA_ADDED */                                               \
-    WGMMA_DENSE_SIZES(KIND, attn_out_wgmma_bf16) WGMMA_Q8_0_SIZES(KIND, attn_out_wgmma_q8_0)
+    WGMMA_DENSE_SIZES(KIND, attn_out_wgmma_bf16)                                                   \
+    WGMMA_Q8_0_SIZES(KIND, attn_out_wgmma_q8_0)                                                    \
+    WGMMA_ADDED_SHARED_SIZES(KIND, attn_out_wgmma_bf16_shared)
 #define WGMMA_MXFP4_KINDS(KIND)    WGMMA_MXFP4_SIZES(KIND, gemm_wgmma_mxfp4, false)
 #define WGMMA_MOE_UP_KINDS(KIND)   WGMMA_MXFP4_SIZES(KIND, moe_up_wgmma_mxfp4, true)
 #define WGMMA_MOE_KINDS_UP(KIND)   WGMMA_MOE_SIZES(KIND, moe_wgmma_up, true)      /* WGMMA_BF16 */
@@ -129,9 +140,15 @@ SOL_STATIC_ASSERT(sizeof(struct gemm_wgmma_args) == 1664, "host and device agree
 /* Of a warpgroup: a token's results take 4 words more than they are, against bank conflicts. */
 #define WGMMA_OUT_STRIDE(features)     ((features) + 4)
 #define WGMMA_OUT_BYTES(gated, tokens) ((tokens)*WGMMA_OUT_STRIDE((gated) ? 32 : 64) * 4)
-#define WGMMA_SHARED_BYTES(type, x, gated, warpgroups, tokens, stages, out_tokens)                 \
+/* Tokens of a tile that one of the blocks which share its columns finishes, at most, and what it
+ * gets from the others: of each the sums of these tokens, and a barrier that counts them. */
+#define WGMMA_SHARE_TOKENS(tokens, shares) (((tokens) / 8 + (shares)-1) / (shares)*8)
+#define WGMMA_PARTS_BYTES(warpgroups, tokens, shares)                                              \
+    (((shares)-1) * (warpgroups)*WGMMA_SHARE_TOKENS(tokens, shares) * WGMMA_ROWS * 4)
+#define WGMMA_SHARED_BYTES(type, x, gated, warpgroups, tokens, stages, out_tokens, shares)         \
     ((stages) * (WGMMA_STAGE_BYTES(type, x, warpgroups, tokens) + 16) +                            \
      (warpgroups)*WGMMA_OUT_BYTES(gated, out_tokens) + (WGMMA_GROUPS_MAX + 1) * 4 +                \
+     ((shares) > 1 ? WGMMA_PARTS_BYTES(warpgroups, tokens, shares) + 8 : 0) +                      \
      ((x) == WGMMA_ROWS_I8 ? (warpgroups)*I8_ROWS_BYTES(tokens) : 0))
 
 /* Of a warpgroup: struct i8_row of each token, and two biases of each thread. */

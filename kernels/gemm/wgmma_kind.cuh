@@ -11,7 +11,7 @@
 
 /* What a kernel is made of. */
 template <int TYPE_, bool GATED_, int WARPGROUPS_, int TOKENS_, int STAGES_, int OUT_TOKENS_, int CLUSTER_,
-          int RESULT_ = WGMMA_F32, int ROWS_ = WGMMA_ROWS_BF16>
+          int SHARES_ = 1, int RESULT_ = WGMMA_F32, int ROWS_ = WGMMA_ROWS_BF16>
 struct wgmma_kind {
     enum {
         I8 = ROWS_ == WGMMA_ROWS_I8,
@@ -30,6 +30,7 @@ struct wgmma_kind {
         OUT_TOKENS = OUT_TOKENS_, /* whose results a warpgroup holds in shared memory, in float32 */
         BLOCK = RESULT_ == WGMMA_BF16 ? 2 * OUT_TOKENS_ : OUT_TOKENS_,
         CLUSTER = CLUSTER_,       /* blocks with the same tokens and neighbouring features */
+        SHARES = SHARES_,         /* or with the same tile, a share of its columns each (wgmma_shares.cuh) */
         PACKED = TYPE_TILE_ROWS(TYPE_) != 0, /* in tiles, which are decoded in registers */
         VARIES = TYPE_ == TILES_MXFP4,       /* a tile is as wide as its tokens need */
         W_TILE_ROWS = TYPE_TILE_ROWS(TYPE_),
@@ -44,18 +45,24 @@ struct wgmma_kind {
                     : HEADS               ? OUT_TOKENS_ * WGMMA_ROWS * 4
                                           : WGMMA_OUT_BYTES(GATED_, OUT_TOKENS_),
         OUT_AT = STAGES * STAGE_BYTES,
-        BARRIERS_AT = OUT_AT + WARPGROUPS * OUT_BYTES,
-        ROWS_AT = BARRIERS_AT + 2 * 8 * STAGES, /* I8 */
+        PARTS_AT = OUT_AT + WARPGROUPS * OUT_BYTES,
+        BARRIERS_AT = PARTS_AT + WGMMA_PARTS_BYTES(WARPGROUPS_, TOKENS_, SHARES_),
+        PARTS_BARRIER_AT = BARRIERS_AT + 2 * 8 * STAGES,
+        ROWS_AT = PARTS_BARRIER_AT + (SHARES > 1 ? 8 : 0), /* I8 */
         OFFSETS_AT = ROWS_AT + (I8 ? WARPGROUPS * I8_ROWS_BYTES(TOKENS) : 0),
         END = OFFSETS_AT + (WGMMA_GROUPS_MAX + 1) * 4,
         WG_FEATURES = GATED ? WGMMA_ROWS / 2 : WGMMA_ROWS, /* of a warpgroup */
         FEATURES = WARPGROUPS * WG_FEATURES,               /* of a block's tile */
-        /* A launch gives each thread as many, in eights; what the fetching ones give back the others get. */
+        /* With few sums half of an SM's registers are enough, and blocks of the kernel before leave room for a block
+         * that asks for weights. Else a launch gives each thread as many as there are, in eights; what the fetching
+         * ones give back the others get. */
+        BLOCKS = SHARES > 1 && TOKENS <= 64 ? 2 : 1,
         POOL = 65536 / THREADS / 8 * 8 * THREADS,
         FETCH_REGISTERS = 24,
         REGISTERS = (POOL - FETCH_REGISTERS * WARPGROUP) / (WARPGROUPS * WARPGROUP) / 8 * 8,
     };
-    static_assert((int)END <= (int)WGMMA_SHARED_BYTES(TYPE_, ROWS_, GATED_, WARPGROUPS_, TOKENS_, STAGES_, OUT_TOKENS_),
+    static_assert((int)END <= (int)WGMMA_SHARED_BYTES(TYPE_, ROWS_, GATED_, WARPGROUPS_, TOKENS_, STAGES_, OUT_TOKENS_,
+                                               SHARES_),
                   "what a launch gives");
 };
 

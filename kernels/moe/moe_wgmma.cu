@@ -6,8 +6,8 @@
  * rounds them to anyway, and its results are added up in float32. */
 #include "gemm/gemm_wgmma.cuh"
 
-#define BF16_KERNEL(name, type, gated, warpgroups, tokens, stages, out, cluster)                    \
-    WGMMA_KERNEL(name, type, gated, warpgroups, tokens, stages, out, cluster, WGMMA_BF16)
+#define BF16_KERNEL(name, type, gated, warpgroups, tokens, stages, out, cluster, shares)                    \
+    WGMMA_KERNEL(name, type, gated, warpgroups, tokens, stages, out, cluster, shares, WGMMA_BF16)
 
 WGMMA_MOE_KINDS_UP(BF16_KERNEL)
 WGMMA_MOE_KINDS_DOWN(BF16_KERNEL)

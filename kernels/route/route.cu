@@ -115,8 +115,8 @@ KERNEL_OF(ROUTE_COUNT_THREADS, route_count, route_kernel_args)
         rows[i / EXPERTS_MAX][i % EXPERTS_MAX] = 0;
     for (int i = threadIdx.x; i < COPIES * BETWEEN; i += ROUTE_COUNT_THREADS) before[i] = behind[i] = 0;
     __syncthreads();
+    let_next_start(); /* who follows waits before it reads what is chosen or sorted */
     wait_for_input();
-    let_next_start();
     int mine = count_others(a, slots, before, behind);
     uint32_t same = lanes_of_same(mine);
     int row = __popc(same & ((1u << lane) - 1)); /* among this warp's of the expert */

@@ -180,6 +180,7 @@ cuda_result fake_device_attribute(int *value, int attribute, cuda_device device)
     *value = attribute >= 0 && attribute < ATTRIBUTES ? values[attribute] : 0;
     if (attribute == CUDA_ATTRIBUTE_MAJOR) *value = fake_cuda.params.major;
     if (attribute == CUDA_ATTRIBUTE_MINOR) *value = fake_cuda.params.minor;
+    if (attribute == CUDA_ATTRIBUTE_SM_COUNT && fake_cuda.params.sms) *value = fake_cuda.params.sms;
     if (attribute == CUDA_ATTRIBUTE_SHARED_PER_SM && fake_cuda.params.shared_per_sm)
         *value = fake_cuda.params.shared_per_sm;
     if (attribute == CUDA_ATTRIBUTE_SHARED_PER_BLOCK && fake_cuda.params.shared_per_sm)

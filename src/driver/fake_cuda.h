@@ -21,6 +21,7 @@ struct fake_cuda_params {
     bool shared;        /* with the host, whose pointers it follows */
     int driver;         /* 0: 13000 */
     int shared_per_sm;  /* bytes, a KiB more than a block has; 0: 100 KiB */
+    int sms;            /* 0: 4 */
     bool apart;         /* no device reaches another's memory */
     bool together;      /* `run` is called for launches of several threads at once */
     int graph_most;     /* kernels that a graph keeps, the rest is lost; 0: all */

@@ -470,6 +470,12 @@ void put_across(uint32_t to, float value, uint32_t barrier, uint32_t rank)
     emulated_progress();
 }
 
+void put_four_across(uint32_t to, const float *four, uint32_t barrier, uint32_t rank)
+{
+    expect(to % (4 * sizeof *four) == 0, "an address is no multiple of what is stored");
+    for (int i = 0; i < 4; i++) put_across(to + i * (uint32_t)sizeof *four, four[i], barrier, rank);
+}
+
 /* One of the words, whichever. */
 static void put_step(size_t i)
 {

@@ -104,6 +104,7 @@ void copy_across(uint32_t to, uint32_t from, uint32_t bytes, uint32_t barrier, u
 #define KERNELS_PUT_ACROSS_CUH
 
 void put_across(uint32_t to, float value, uint32_t barrier, uint32_t rank);
+void put_four_across(uint32_t to, const float *four, uint32_t barrier, uint32_t rank);
 
 /* ---- kernels/copy_box_out.cuh ---- */
 #define KERNELS_COPY_BOX_OUT_CUH

@@ -66,6 +66,7 @@ enum {
     MANY_ITEMS = 64,     /* that fill it with long pieces */
     WIDE_ITEMS_MIN = 24, /* that take less with an SM for each block, */
     WIDE_ITEMS_MAX = MANY_ITEMS, /* up to as many */
+    ALONE_ITEMS_MIN = 640,       /* that take less with a warp for each piece */
 };
 
 static bool can_run_decode(const void *args, const struct op_device *device,
@@ -98,19 +99,44 @@ static size_t workspace_decode(const void *args, int workers)
     return (size_t)(a->m * a->kv.n_kv_heads) * DECODE_PIECES * DECODE_PART * sizeof(float);
 }
 
-/* Positions of a piece, and warps of a block. */
-enum { PIECE_256, PIECE_512, PIECE_1024, PIECE_2048, WIDE_1024, WIDE_2048, PIECE_CHOICES };
+/* Positions of a piece, and the warps that share one: those of a block, of a wide one, or a warp
+ * alone. */
+enum team { TEAM, TEAM_WIDE, TEAM_ALONE };
+static const char *const team_kernels[][2] = {
+    /* of a cache in bf16, in f16 */
+    [TEAM] = {"attention_decode_bf16", "attention_decode_f16"},
+    [TEAM_WIDE] = {"attention_decode_bf16_wide", "attention_decode_f16_wide"},
+    [TEAM_ALONE] = {"attention_decode_bf16_alone", "attention_decode_f16_alone"},
+};
+enum {
+    PIECE_256,
+    PIECE_512,
+    PIECE_1024,
+    PIECE_2048,
+    WIDE_1024,
+    WIDE_2048,
+    ALONE_2048,
+    PIECE_CHOICES
+};
 static const struct {
-    int positions, warps;
+    int positions;
+    enum team team;
 } pieces[PIECE_CHOICES] = {
-    [PIECE_256] = {256, DECODE_WARPS},       [PIECE_512] = {512, DECODE_WARPS},
-    [PIECE_1024] = {1024, DECODE_WARPS},     [PIECE_2048] = {2048, DECODE_WARPS},
-    [WIDE_1024] = {1024, DECODE_WARPS_WIDE}, [WIDE_2048] = {2048, DECODE_WARPS_WIDE},
+    [PIECE_256] = {256, TEAM},         [PIECE_512] = {512, TEAM},
+    [PIECE_1024] = {1024, TEAM},       [PIECE_2048] = {2048, TEAM},
+    [WIDE_1024] = {1024, TEAM_WIDE},   [WIDE_2048] = {2048, TEAM_WIDE},
+    [ALONE_2048] = {2048, TEAM_ALONE},
 };
 static const char *const piece_names[PIECE_CHOICES] = {
-    [PIECE_256] = "256",   [PIECE_512] = "512",       [PIECE_1024] = "1024",
-    [PIECE_2048] = "2048", [WIDE_1024] = "1024_wide", [WIDE_2048] = "2048_wide",
+    [PIECE_256] = "256",         [PIECE_512] = "512",       [PIECE_1024] = "1024",
+    [PIECE_2048] = "2048",       [WIDE_1024] = "1024_wide", [WIDE_2048] = "2048_wide",
+    [ALONE_2048] = "2048_alone",
 };
+
+static int block_warps(int choice)
+{
+    return pieces[choice].team == TEAM_WIDE ? DECODE_WARPS_WIDE : DECODE_WARPS;
+}
 
 static int decode_shared(int warps, int stages)
 {
@@ -122,7 +148,7 @@ static int decode_shared(int warps, int stages)
 static bool serves_piece(const void *args, const struct op_device *device, int choice)
 {
     const struct attention_args *a = args;
-    const int warps = pieces[choice].warps;
+    const int warps = block_warps(choice);
     if (warps == DECODE_WARPS_WIDE && a->m * a->kv.n_kv_heads < WIDE_ITEMS_MIN) return false;
     return gpu_info(device->gpu)->shared_per_block >= decode_shared(warps, DECODE_STAGES_FEW);
 }
@@ -132,16 +158,21 @@ static bool serves_piece(const void *args, const struct op_device *device, int c
  * instead of 16.0 with 512, of up to 32000 42.0 instead of 49.6. From 3 to 8 rows of 8 key heads a
  * block has as many warps as two: H200, 8 sequences at depth 512, 2048, 8192: 2,742, 2,633, 2,346
  * t/s, with wide blocks 2,772, 2,674, 2,378. One at depth 32768: 683 and 657; 32 at 512: 7,193 and
- * 7,138; 4 to 7 were not measured (all with experts that are gone since). Before Hopper nothing is
- * measured of these. */
+ * 7,138; 4 to 7 were not measured (all with experts that are gone since). From 80 rows on each warp
+ * has pieces of its own, so that nobody waits for others at the end of a short one, as all are in a
+ * window: H200, 64, 80, 96 and 128 sequences at depth 512 with 2048 and with 2048_alone 13,474 and
+ * 13,423, 15,222 and 15,375, 17,576 and 17,896, 21,588 and 21,809; 128 at 1536 19,014 and 19,292.
+ * Before Hopper nothing is measured of these. */
 static int usual_piece(const void *args, const struct op_device *device)
 {
     const struct op_arch hopper = {.major = 9};
     const struct attention_args *a = args;
     const int64_t items = a->m * a->kv.n_kv_heads;
-    const bool wide = items <= WIDE_ITEMS_MAX && op_arch_fits(&hopper, device->gpu) &&
-                      serves_piece(args, device, WIDE_2048);
-    if (wide) return items < MANY_ITEMS ? WIDE_1024 : WIDE_2048;
+    if (op_arch_fits(&hopper, device->gpu)) {
+        if (items >= ALONE_ITEMS_MIN) return ALONE_2048;
+        if (items <= WIDE_ITEMS_MAX && serves_piece(args, device, WIDE_2048))
+            return items < MANY_ITEMS ? WIDE_1024 : WIDE_2048;
+    }
     return items < FEW_ITEMS ? PIECE_512 : items < MANY_ITEMS ? PIECE_1024 : PIECE_2048;
 }
 
@@ -152,12 +183,10 @@ static const struct op_choices piece_choices = {piece_names, PIECE_CHOICES, serv
  * cheap. */
 static void run_decode(const struct op_context *context, const void *args)
 {
-    static const char *const name[2][2] = {{"attention_decode_bf16", "attention_decode_bf16_wide"},
-                                           {"attention_decode_f16", "attention_decode_f16_wide"}};
     const struct attention_args *a = args;
     const struct gpu_info *gpu = gpu_stream_info(context->stream);
     struct attention_kernel_args k = for_kernel(a);
-    const int warps = pieces[context->choice].warps;
+    const int warps = block_warps(context->choice);
     const bool wide = warps == DECODE_WARPS_WIDE;
     int64_t items = a->m * a->kv.n_kv_heads, most = items * DECODE_PIECES;
     int64_t blocks = (int64_t)gpu->sm_count * (wide ? 1 : DECODE_BLOCKS);
@@ -169,7 +198,8 @@ static void run_decode(const struct op_context *context, const void *args)
     k.stages = DECODE_STAGES;
     if (wide || gpu->shared_per_block < decode_shared(warps, k.stages))
         k.stages = DECODE_STAGES_FEW;
-    gpu_put(context->stream, "attention/attention_decode.cu", name[a->kv.dtype == DTYPE_F16][wide],
+    gpu_put(context->stream, "attention/attention_decode.cu",
+            team_kernels[pieces[context->choice].team][a->kv.dtype == DTYPE_F16],
             &(struct gpu_launch){.grid = {(unsigned)(blocks < most ? blocks : most)},
                                  .block = {(unsigned)warps * WARP},
                                  .shared_bytes = (unsigned)decode_shared(warps, k.stages),

@@ -116,12 +116,19 @@ static void map_results(struct gpu_stream *stream, const struct wgmma_product *p
 
 struct kind {
     const char *name;
-    int type, gated, warpgroups, tokens, out, cluster; /* type: of weights, as tensor_kernel_type */
+    int type, gated, warpgroups, tokens, out, cluster, shares; /* type: as tensor_kernel_type */
     unsigned shared;
 };
-#define KIND_OF(x, name, type, gated, warpgroups, tokens, stages, out, cluster)                    \
-    {#name,  type, gated,   warpgroups,                                                            \
-     tokens, out,  cluster, WGMMA_SHARED_BYTES(type, x, gated, warpgroups, tokens, stages, out)},
+#define KIND_OF(x, name, type, gated, warpgroups, tokens, stages, out, cluster, shares)            \
+    {#name,                                                                                        \
+     type,                                                                                         \
+     gated,                                                                                        \
+     warpgroups,                                                                                   \
+     tokens,                                                                                       \
+     out,                                                                                          \
+     cluster,                                                                                      \
+     shares,                                                                                       \
+     WGMMA_SHARED_BYTES(type, x, gated, warpgroups, tokens, stages, out, shares)},
 #define KIND(...) KIND_OF(WGMMA_ROWS_BF16, __VA_ARGS__)
 static const struct kind gemm_kinds[] = {WGMMA_DENSE_KINDS(KIND) WGMMA_Q8_0_KINDS(KIND)
                                              WGMMA_MXFP4_KINDS(KIND)};
@@ -135,7 +142,7 @@ static const struct kind moe_down_kinds[] = {WGMMA_MOE_KINDS_DOWN(KIND)};
 static const struct kind i8_up_kinds[] = {WGMMA_I8_KINDS_UP(KIND)};
 static const struct kind i8_down_kinds[] = {WGMMA_I8_KINDS_DOWN(KIND)};
 #undef KIND
-#define KIND(name, type, gated, warpgroups, tokens, stages, out, cluster) #name,
+#define KIND(name, type, gated, warpgroups, tokens, stages, out, cluster, shares) #name,
 static const char *const gemm_names[] = {WGMMA_DENSE_KINDS(KIND) WGMMA_Q8_0_KINDS(KIND)
                                              WGMMA_MXFP4_KINDS(KIND)};
 static const char *const up_names[] = {WGMMA_MOE_UP_KINDS(KIND)};
@@ -144,11 +151,13 @@ static const char *const added_names[] = {WGMMA_ATTN_OUT_KINDS(KIND)};
 static const char *const moe_names[] = {WGMMA_MOE_KINDS_UP(KIND)};
 static const char *const i8_names[] = {WGMMA_I8_KINDS_UP(KIND)};
 #undef KIND
-#define KIND(name, type, gated, warpgroups, tokens, stages, out, cluster) +1
+#define KIND(name, type, gated, warpgroups, tokens, stages, out, cluster, shares) +1
 enum {
     DENSE_KINDS = 0 WGMMA_DENSE_KINDS(KIND) WGMMA_Q8_0_KINDS(KIND), /* of gemm_kinds the first */
     GEMM_KINDS = sizeof gemm_kinds / sizeof *gemm_kinds,
     MXFP4_KINDS = GEMM_KINDS - DENSE_KINDS,
+    HEADS_KINDS = sizeof heads_kinds / sizeof *heads_kinds,
+    ADDED_KINDS = sizeof added_kinds / sizeof *added_kinds,
     MOE_KINDS = sizeof moe_up_kinds / sizeof *moe_up_kinds,
     I8_KINDS = sizeof i8_up_kinds / sizeof *i8_up_kinds,
 };
@@ -241,29 +250,53 @@ static int usual_up(const void *args, const struct op_device *device)
     return usual_packed(routing_rows(&a->routing, a->m * a->top_k, a->gate.groups), a->gate.groups);
 }
 
+static bool serves_dense(const struct tensor *w, const struct kind *kind)
+{
+    return is_for(w, kind) && w->cols >= (int64_t)kind->shares * WGMMA_K;
+}
+
+/* Of few tokens, where tiles are fewer than SMs: the blocks of a cluster share the columns of a
+ * tile, the narrowest that has all tokens, if all clusters run at once. An H200 of 132 SMs has room
+ * for 30 clusters of four, for 22 of five and 39 of three: its parts have SMs that are left over.
+ * H200, us alone, with and without: attn_in of 32 rows 14.7 and 14.8, but more weights are on their
+ * way before its rows are there (t/s of 32 sequences 7,675 and 7,600); attn_add of 32, 64 and 128
+ * rows 12.8 and 16.1, 14.0 and 16.5, 16.9 and 19.0. attn_in of more rows is no better with it. */
+static int usual_shared(int64_t m, int64_t n, const struct tensor *w, const struct kind *kinds,
+                        int count, int sm_count)
+{
+    for (int i = 0; i < count; i++) {
+        const struct kind *k = &kinds[i];
+        if (k->shares > 1 && serves_dense(w, k) && m <= k->tokens &&
+            many_rows_over(n, features_of(k)) * k->shares <= sm_count * 9 / 10)
+            return i;
+    }
+    return usual_dense(m, n, w, false, sm_count);
+}
+
 static bool serves_heads(const void *args, const struct op_device *device, int choice)
 {
     (void)device;
-    return is_for(&((const struct attn_in_args *)args)->wq, &heads_kinds[choice]);
+    return serves_dense(&((const struct attn_in_args *)args)->wq, &heads_kinds[choice]);
 }
 
 static int usual_heads(const void *args, const struct op_device *device)
 {
     const struct attn_in_args *a = args;
-    return usual_dense(a->m, a->wq.rows + a->wk.rows + a->wv.rows, &a->wq, false,
-                       gpu_info(device->gpu)->sm_count);
+    return usual_shared(a->m, a->wq.rows + a->wk.rows + a->wv.rows, &a->wq, heads_kinds,
+                        HEADS_KINDS, gpu_info(device->gpu)->sm_count);
 }
 
 static bool serves_added(const void *args, const struct op_device *device, int choice)
 {
     (void)device;
-    return is_for(&((const struct attn_out_args *)args)->wo, &added_kinds[choice]);
+    return serves_dense(&((const struct attn_out_args *)args)->wo, &added_kinds[choice]);
 }
 
 static int usual_added(const void *args, const struct op_device *device)
 {
     const struct attn_out_args *a = args;
-    return usual_dense(a->m, a->hidden, &a->wo, false, gpu_info(device->gpu)->sm_count);
+    return usual_shared(a->m, a->hidden, &a->wo, added_kinds, ADDED_KINDS,
+                        gpu_info(device->gpu)->sm_count);
 }
 
 /* By the mean of rows an expert. H200, 2880 x 2880, us with tiles of 64 and of 128 tokens: 4 rows
@@ -290,8 +323,8 @@ static int usual_i8(const void *args, const struct op_device *device)
 
 const struct op_choices wgmma_gemm_choices = {gemm_names, GEMM_KINDS, serves_gemm, usual_gemm};
 const struct op_choices wgmma_up_choices = {up_names, MXFP4_KINDS, NULL, usual_up};
-const struct op_choices wgmma_heads_choices = {heads_names, DENSE_KINDS, serves_heads, usual_heads};
-const struct op_choices wgmma_added_choices = {added_names, DENSE_KINDS, serves_added, usual_added};
+const struct op_choices wgmma_heads_choices = {heads_names, HEADS_KINDS, serves_heads, usual_heads};
+const struct op_choices wgmma_added_choices = {added_names, ADDED_KINDS, serves_added, usual_added};
 const struct op_choices wgmma_moe_choices = {moe_names, MOE_KINDS, NULL, usual_moe};
 const struct op_choices wgmma_i8_choices = {i8_names, I8_KINDS, NULL, usual_i8};
 
@@ -371,13 +404,13 @@ void wgmma_multiply(struct gpu_stream *stream, const struct wgmma_product *p)
     int64_t groups = p->group_offsets && p->w.groups < p->m ? p->w.groups : p->m;
     int64_t parts = many_rows_over(p->m, kind->tokens) + (p->group_offsets ? groups : 0);
     int64_t tiles = many_rows_over(width_of(p), features_of(kind)) * parts,
-            most = sm_count / kind->cluster;
-    gpu_put(
-        stream, file, kind->name,
-        &(struct gpu_launch){.grid = {(unsigned)((tiles < most ? tiles : most) * kind->cluster)},
-                             .block = {(unsigned)(kind->warpgroups + 1) * WARPGROUP},
-                             .shared_bytes = kind->shared,
-                             .cluster = kind->cluster > 1 ? (unsigned)kind->cluster : 0,
-                             .overlaps = true},
-        &args);
+            most = kind->shares > 1 ? tiles : sm_count / kind->cluster;
+    const int together = kind->cluster * kind->shares;
+    gpu_put(stream, file, kind->name,
+            &(struct gpu_launch){.grid = {(unsigned)((tiles < most ? tiles : most) * together)},
+                                 .block = {(unsigned)(kind->warpgroups + 1) * WARPGROUP},
+                                 .shared_bytes = kind->shared,
+                                 .cluster = together > 1 ? (unsigned)together : 0,
+                                 .overlaps = true},
+            &args);
 }
