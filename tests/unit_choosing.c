@@ -323,7 +323,7 @@ static void a_search_sees_choices(void **state)
     assert_int_equal(candidates_of(&op_attn_moe, 1), 2);
     assert_int_equal(candidates_of(&op_moe, 1), 0);
     /* Three: kernels of 8, 16 and 32 rows, seven tiles of many rows (those that share columns need
-     * more), composed; 17: without two. */
+     * more columns), composed; 17: without two. */
     assert_int_equal(candidates_of(&op_attn_out, 3), 11);
     assert_int_equal(candidates_of(&op_attn_out, 17), 9);
     assert_int_equal(candidates_of(&op_attn_in, 3), 4); /* those of many have other heads */

@@ -3,7 +3,7 @@
  *
  * The positions of a row are cut into pieces, by the row's own length alone, so that its result does
  * not depend on the other rows; the pieces of all rows and key heads are dealt out to teams of W warps:
- * a whole block of the grid, or, where there are more pieces than blocks, a warp each. Each warp of a
+ * a whole block of the grid, or, where there are many pieces, a warp each. Each warp of a
  * team takes every W'th cache block of 32 positions, all query heads together, and keeps up to three
  * under way by copies of 16 bytes into its own part of shared memory, swizzled so that ldmatrix meets no
  * bank twice. What no kernel of the present step writes, which is all but the last positions, is asked
@@ -131,8 +131,8 @@ template <int WARPS, int W> struct team {
     }
 };
 
-/* How many pieces a row has, and their cache blocks: a multiple of what the warps take at once; of a warp
- * alone as good as equally many, since all warps then have the like. */
+/* How many pieces a row has, and their cache blocks: a multiple of what the warps take at once. For warps
+ * alone the pieces of a row are about equally long, so that no warp has much more to do than others. */
 template <int W> __device__ inline int pieces_of(const attention_kernel_args &a, int position, int *per)
 {
     int end = position + 1, window = (int)a.window;
@@ -339,8 +339,8 @@ __device__ inline void write_part(const state &s, float *part)
     if (lane % 4 == 0) part[TOPS + head] = s.top, part[TOTALS + head] = total;
 }
 
-/* Four dimensions of a head: thread t has dimensions 4 (t % 16) .. of head t / 16, and where there are fewer
- * than 128 of them those of its head + 2 W, + 4 W .. too. */
+/* Four dimensions of a head: thread t of the team has dimensions 4 (t % 16) .. of head t / 16. A warp alone
+ * has the heads in turn, two at a time. */
 struct joined {
     float top, total;
     float4 sum;
@@ -401,7 +401,7 @@ __device__ inline void finish_piece(const attention_kernel_args &a, const piece 
 #pragma unroll
     for (int i = 0; i < sinks<W>::COUNT; i++) {
         int head = our::thread() / 16 + i * sinks<W>::STEP, at = head * DIM + threadIdx.x % 16 * 4;
-        if (W > 4 && head >= HEADS) break;
+        if (sinks<W>::STEP > HEADS && head >= HEADS) break;
         joined j = {-1e30f, 0, {0, 0, 0, 0}};
 #pragma unroll
         for (int w = 0; w < W; w++) {
@@ -433,7 +433,7 @@ __device__ inline void finish_piece(const attention_kernel_args &a, const piece 
 #pragma unroll
     for (int i = 0; i < sinks<W>::COUNT; i++) {
         int head = our::thread() / 16 + i * sinks<W>::STEP, at = head * DIM + threadIdx.x % 16 * 4;
-        if (W > 4 && head >= HEADS) break;
+        if (sinks<W>::STEP > HEADS && head >= HEADS) break;
         joined j = {-1e30f, 0, {0, 0, 0, 0}};
 #pragma unroll 8
         for (int n = 0; n < p.count; n++) {

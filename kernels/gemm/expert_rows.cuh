@@ -104,8 +104,8 @@ __device__ inline void spread_piece(const expert_rows_args &a, const expert_piec
     }
 }
 
-/* EARLY: who routed has ended before the kernel right before this one began, so that weights are
- * asked for before that one has ended. */
+/* EARLY: who routed has ended, as the kernel right before this one lets it begin behind its own wait, so that
+ * weights are asked for before that one has ended. */
 template <int M, int TILES, int P, bool EARLY>
 __device__ inline void expert_rows(const expert_rows_args &a)
 {

@@ -494,7 +494,8 @@ INLINE void multiply_all(const gemm_wgmma_args &a, const int32_t *offsets, wgmma
         head_turns<typename wgmma_share<K>::own> turns;
         load_bias<K>(a, tile.group, feature, bias);
         const wgmma_tile mine = share.own_tile(tile);
-        if constexpr (turns.EARLY) turns.load(a, mine);
+        if constexpr (turns.EARLY)
+            if (K::SHARES == 1 || mine.rows > 0) turns.load(a, mine);
 #pragma unroll
         for (int i = 0; i < K::TOKENS / 2; i++) sums[i] = 0;
         multiply<K>(sums, tile.width, units, ring, large);

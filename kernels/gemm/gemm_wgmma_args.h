@@ -140,8 +140,8 @@ SOL_STATIC_ASSERT(sizeof(struct gemm_wgmma_args) == 1664, "host and device agree
 /* Of a warpgroup: a token's results take 4 words more than they are, against bank conflicts. */
 #define WGMMA_OUT_STRIDE(features)     ((features) + 4)
 #define WGMMA_OUT_BYTES(gated, tokens) ((tokens)*WGMMA_OUT_STRIDE((gated) ? 32 : 64) * 4)
-/* Tokens of a tile that one of the blocks which share its columns finishes, at most, and what it
- * gets from the others: of each the sums of these tokens, and a barrier that counts them. */
+/* Tokens of a tile that one of the blocks which share its columns finishes, at most; the sums of
+ * these tokens that it gets from the others. */
 #define WGMMA_SHARE_TOKENS(tokens, shares) (((tokens) / 8 + (shares)-1) / (shares)*8)
 #define WGMMA_PARTS_BYTES(warpgroups, tokens, shares)                                              \
     (((shares)-1) * (warpgroups)*WGMMA_SHARE_TOKENS(tokens, shares) * WGMMA_ROWS * 4)

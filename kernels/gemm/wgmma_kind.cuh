@@ -53,9 +53,9 @@ struct wgmma_kind {
         END = OFFSETS_AT + (WGMMA_GROUPS_MAX + 1) * 4,
         WG_FEATURES = GATED ? WGMMA_ROWS / 2 : WGMMA_ROWS, /* of a warpgroup */
         FEATURES = WARPGROUPS * WG_FEATURES,               /* of a block's tile */
-        /* With few sums half of an SM's registers are enough, and blocks of the kernel before leave room for a block
-         * that asks for weights. Else a launch gives each thread as many as there are, in eights; what the fetching
-         * ones give back the others get. */
+        /* With few sums half of an SM's registers are enough, so that a block fits beside those of the kernel before.
+         * Else a launch gives each thread as many as there are, in eights; what the fetching ones give back the
+         * others get. */
         BLOCKS = SHARES > 1 && TOKENS <= 64 ? 2 : 1,
         POOL = 65536 / THREADS / 8 * 8 * THREADS,
         FETCH_REGISTERS = 24,

@@ -28,6 +28,8 @@ template <class K> struct wgmma_share<K, true> {
         PIECE = WARPGROUP * 16,                               /* bytes of a group, of a warpgroup */
     };
     static_assert(GROUPS * 8 % K::OUT_TOKENS == 0, "nobody writes what another finishes");
+    static_assert(K::UNITS == 1 && K::CLUSTER == 1, "fetch_ahead goes by units, and has features of its own");
+    static_assert(!K::PACKED && !K::I8, "no tile is computed again; rotations are there before the products");
     typedef wgmma_kind<K::TYPE, K::GATED, K::WARPGROUPS, 8 * MOST, K::STAGES, K::OUT_TOKENS, 1, 1, K::RESULT> own;
     int rank, first_unit, last_unit;
 

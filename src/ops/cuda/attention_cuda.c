@@ -158,11 +158,11 @@ static bool serves_piece(const void *args, const struct op_device *device, int c
  * instead of 16.0 with 512, of up to 32000 42.0 instead of 49.6. From 3 to 8 rows of 8 key heads a
  * block has as many warps as two: H200, 8 sequences at depth 512, 2048, 8192: 2,742, 2,633, 2,346
  * t/s, with wide blocks 2,772, 2,674, 2,378. One at depth 32768: 683 and 657; 32 at 512: 7,193 and
- * 7,138; 4 to 7 were not measured (all with experts that are gone since). From 80 rows on each warp
- * has pieces of its own, so that nobody waits for others at the end of a short one, as all are in a
- * window: H200, 64, 80, 96 and 128 sequences at depth 512 with 2048 and with 2048_alone 13,474 and
- * 13,423, 15,222 and 15,375, 17,576 and 17,896, 21,588 and 21,809; 128 at 1536 19,014 and 19,292.
- * Before Hopper nothing is measured of these. */
+ * 7,138; 4 to 7 were not measured (all with experts that are gone since). From 80 rows of 8 key
+ * heads on each warp has pieces of its own, so that nobody waits for others at the end of a short
+ * one, as all are in a window: H200, 64, 80, 96 and 128 sequences at depth 512 with 2048 and with
+ * 2048_alone 13,474 and 13,423, 15,222 and 15,375, 17,576 and 17,896, 21,588 and 21,809; 128 at
+ * 1536 19,014 and 19,292. Before Hopper nothing is measured of these. */
 static int usual_piece(const void *args, const struct op_device *device)
 {
     const struct op_arch hopper = {.major = 9};

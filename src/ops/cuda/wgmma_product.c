@@ -257,7 +257,8 @@ static bool serves_dense(const struct tensor *w, const struct kind *kind)
 
 /* Of few tokens, where tiles are fewer than SMs: the blocks of a cluster share the columns of a
  * tile, the narrowest that has all tokens, if all clusters run at once. An H200 of 132 SMs has room
- * for 30 clusters of four, for 22 of five and 39 of three: its parts have SMs that are left over.
+ * for 30 clusters of four, for 22 of five and 39 of three: a cluster is of one GPC, and some of its
+ * SMs are left over.
  * H200, us alone, with and without: attn_in of 32 rows 14.7 and 14.8, but more weights are on their
  * way before its rows are there (t/s of 32 sequences 7,675 and 7,600); attn_add of 32, 64 and 128
  * rows 12.8 and 16.1, 14.0 and 16.5, 16.9 and 19.0. attn_in of more rows is no better with it. */
