@@ -1,5 +1,6 @@
 /* The device layer without a device: the fake driver runs every path, and fails every call in turn.
  */
+#include <errno.h>
 #include <limits.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -468,6 +469,35 @@ static const struct op_variant *variant_of(const struct op *op, const char *name
     return NULL;
 }
 
+/* Memory ends where a page begins that nobody may read, so that emulated kernels fault behind it.
+ */
+static void test_end_of_memory(void **state)
+{
+    (void)state;
+    static const size_t sizes[] = {1, 256, 257, 4096, 10000};
+    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    struct gpu *gpu;
+    int ends[2];
+    assert_int_equal(pipe(ends), 0);
+    cuda_replace(fake_cuda_start(&hopper));
+    assert_int_equal(gpu_open(0, &gpu), SOL_OK);
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        void *memory;
+        assert_int_equal(gpu_alloc(gpu, "some", sizes[i], &memory), SOL_OK);
+        const uintptr_t begin = (uintptr_t)memory, end = (begin + sizes[i] + 255) / 256 * 256;
+        assert_int_equal(begin % 256, 0);
+        assert_int_equal(end % page, 0);
+        assert_int_equal(write(ends[1], (const void *)end, 1), -1);
+        assert_int_equal(errno, EFAULT);
+        gpu_free(gpu, memory);
+    }
+    gpu_close(gpu);
+    cuda_replace(NULL);
+    fake_cuda_stop();
+    close(ends[0]);
+    close(ends[1]);
+}
+
 /* The fake GPU has the 99 KB of consumer cards, where 16 columns of 2880 do not fit a block. */
 static void test_room(void **state)
 {
@@ -694,12 +724,13 @@ static int tear_down(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_device),   cmocka_unit_test(test_engine),
-        cmocka_unit_test(test_launches), cmocka_unit_test(test_shared_wish),
-        cmocka_unit_test(test_steady),   cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_nvrtc),    cmocka_unit_test(test_missing_kernel),
-        cmocka_unit_test(test_room),     cmocka_unit_test(test_capture_retry),
-        cmocka_unit_test(test_look),     cmocka_unit_test(test_sources),
+        cmocka_unit_test(test_device),        cmocka_unit_test(test_engine),
+        cmocka_unit_test(test_launches),      cmocka_unit_test(test_shared_wish),
+        cmocka_unit_test(test_steady),        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_nvrtc),         cmocka_unit_test(test_missing_kernel),
+        cmocka_unit_test(test_end_of_memory), cmocka_unit_test(test_room),
+        cmocka_unit_test(test_capture_retry), cmocka_unit_test(test_look),
+        cmocka_unit_test(test_sources),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

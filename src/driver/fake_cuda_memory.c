@@ -7,6 +7,7 @@
 
 /* An allocation takes whole ones of them, as on a device. */
 static const size_t memory_unit = (size_t)2 << 20;
+enum { ALIGNMENT = 256 };
 
 cuda_result fake_memory_info(size_t *free_bytes, size_t *total_bytes)
 {
@@ -45,24 +46,29 @@ static void hide(cuda_address address, size_t bytes)
     if (r) mprotect(r->data, r->mapped, PROT_NONE);
 }
 
+/* It ends, but for what alignment takes, where a page begins that nobody may read: who goes beyond
+ * its end, also an emulated kernel, faults there. */
 cuda_result fake_memory_alloc(cuda_address *address, size_t bytes)
 {
     CALL_IN(fake_current);
-    size_t page = (size_t)sysconf(_SC_PAGESIZE), mapped = (bytes + page - 1) / page * page;
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    const size_t room = (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    const size_t mapped = (room + page - 1) / page * page;
     size_t units = (bytes + memory_unit - 1) / memory_unit * memory_unit;
     if (bytes == 0 || units > fake_cuda.params.memory - fake_current->bytes) return CUDA_E_MEMORY;
     struct region *r = calloc(1, sizeof *r);
     if (!r) return CUDA_E_MEMORY;
-    void *data = mmap(NULL, mapped, fake_protection(), MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    char *data = mmap(NULL, mapped + page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (data == MAP_FAILED) {
         free(r);
         return CUDA_E_MEMORY;
     }
-    *r = (struct region){data, units, mapped, fake_current, fake_cuda.regions, 0};
+    mprotect(data, mapped, fake_protection());
+    *address = (uintptr_t)data + mapped - room;
+    *r = (struct region){data, *address, units, mapped, fake_current, fake_cuda.regions, 0};
     fake_cuda.regions = r;
     fake_cuda.live++;
     fake_current->bytes += units;
-    *address = (uintptr_t)data;
     return CUDA_OK;
 }
 
@@ -71,7 +77,7 @@ cuda_result fake_memory_free(cuda_address address)
     LOCKED();
     bool failed = fake_fails(__func__);
     struct region **at = &fake_cuda.regions;
-    while (*at && (uintptr_t)(*at)->data != address) at = &(*at)->next;
+    while (*at && (*at)->address != address) at = &(*at)->next;
     struct region *r = *at;
     fake_cuda.misuses += !r;
     if (!r) return 1;
@@ -79,7 +85,7 @@ cuda_result fake_memory_free(cuda_address address)
     *at = r->next;
     fake_cuda.live--;
     r->context->bytes -= r->bytes;
-    munmap(r->data, r->mapped);
+    munmap(r->data, r->mapped + (size_t)sysconf(_SC_PAGESIZE));
     free(r);
     return failed ? fake_cuda.failure : CUDA_OK;
 }
@@ -146,6 +152,7 @@ cuda_result fake_physical_map(cuda_address address, size_t bytes, size_t from,
     if (!r) return CUDA_E_MEMORY;
     *r = (struct region){.bytes = bytes, .mapped = bytes, .context = o->context};
     r->data = (char *)(uintptr_t)address;
+    r->address = address;
     r->physical = physical;
     r->next = fake_cuda.regions;
     fake_cuda.regions = r;
@@ -158,7 +165,7 @@ cuda_result fake_physical_unmap(cuda_address address, size_t bytes)
     LOCKED();
     const bool failed = fake_fails(__func__);
     struct region **at = &fake_cuda.regions;
-    while (*at && (uintptr_t)(*at)->data != address) at = &(*at)->next;
+    while (*at && (*at)->address != address) at = &(*at)->next;
     struct region *r = *at;
     fake_cuda.misuses += !r || r->bytes != bytes || !r->physical;
     if (!r) return CUDA_E_VALUE;
