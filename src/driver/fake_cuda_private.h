@@ -48,7 +48,7 @@ _Static_assert(sizeof(struct object) % 16 == 0, "memory behind it stays aligned"
  * pointer ends with a fault here too. */
 struct region {
     char *data;
-    cuda_address address; /* what the driver says: within data, so that the end is that of `mapped` */
+    cuda_address address; /* as allocated: within data, to its end */
     size_t bytes, mapped;
     struct context *context;
     struct region *next;
