@@ -3,11 +3,11 @@
  *
  * The positions of a row are cut into pieces, by the row's own length alone, so that its result does
  * not depend on the other rows; the pieces of all rows and key heads are dealt out to teams of W warps:
- * a whole block of the grid, or, where there are many pieces, a warp each. Each warp of a
- * team takes every W'th cache block of 32 positions, all query heads together, and keeps up to three
- * under way by copies of 16 bytes into its own part of shared memory, swizzled so that ldmatrix meets no
- * bank twice. What no kernel of the present step writes, which is all but the last positions, is asked
- * for before the kernel before this one has ended.
+ * a whole block of the grid, or, where there are many pieces, a warp each. Each warp of a team takes every
+ * W'th cache block of 32 positions, all query heads together, and keeps up to three under way by copies of
+ * 16 bytes into its own part of shared memory, swizzled so that ldmatrix meets no bank twice. What no kernel
+ * of the present step writes, which is all but the last positions, is asked for before the kernel before
+ * this one has ended.
  *
  * Products are those of tensor cores with the heads as 8 of 16 rows. The other 8 rows take the next 8
  * bits (f16: 11) of the queries and of the weights, and for bf16 a second product the last 8: together

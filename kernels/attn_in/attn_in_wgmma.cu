@@ -3,7 +3,7 @@
 // spills: attn_in_wgmma_q8_0_256 8
 #include "gemm/gemm_wgmma.cuh"
 
-#define HEADS_KERNEL(name, type, gated, warpgroups, tokens, stages, out, cluster, shares)                   \
+#define HEADS_KERNEL(name, type, gated, warpgroups, tokens, stages, out, cluster, shares)           \
     WGMMA_KERNEL(name, type, gated, warpgroups, tokens, stages, out, cluster, shares, WGMMA_HEADS)
 
 WGMMA_ATTN_IN_KINDS(HEADS_KERNEL)

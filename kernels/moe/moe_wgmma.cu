@@ -6,7 +6,7 @@
  * rounds them to anyway, and its results are added up in float32. */
 #include "gemm/gemm_wgmma.cuh"
 
-#define BF16_KERNEL(name, type, gated, warpgroups, tokens, stages, out, cluster, shares)                    \
+#define BF16_KERNEL(name, type, gated, warpgroups, tokens, stages, out, cluster, shares)            \
     WGMMA_KERNEL(name, type, gated, warpgroups, tokens, stages, out, cluster, shares, WGMMA_BF16)
 
 WGMMA_MOE_KINDS_UP(BF16_KERNEL)
