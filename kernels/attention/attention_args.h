@@ -13,7 +13,10 @@ enum {
     DECODE_HEADS = 8,  /* query heads of a key head at most */
     DECODE_BLOCKS = 2, /* on an SM */
     DECODE_ROWS = 128,
-    DECODE_PIECES = 32, /* that the positions of a row are cut into at most */
+    DECODE_ROWS_ALONE = 512, /* where each warp has pieces of its own */
+    DECODE_PIECES = 32,      /* that the positions of a row are cut into at most, */
+    /* and those of all rows, if all were so long */
+    DECODE_PIECES_ALL = DECODE_ROWS * DECODE_PIECES,
     DECODE_PART =
         DECODE_HEADS *
         (DECODE_DIM + 2), /* floats of a piece: sums of the heads, their tops and totals */
@@ -32,14 +35,14 @@ struct attention_kernel_args {
     const float *q;                     /* [rows][n_heads][head_dim] */
     const float *sinks;                 /* [n_heads], or NULL: none */
     void *out;                          /* as q; attention_decode: bf16 where `narrow` */
-    float *partial;     /* attention_decode: [rows][n_kv_heads][DECODE_PIECES][DECODE_PART] */
+    float *partial;     /* attention_decode: [rows][n_kv_heads][pieces][DECODE_PART] */
     uint32_t *counters; /* attention_decode: of the stream */
     float scale;
     int32_t rows;
     int32_t piece_blocks; /* attention_decode: cache blocks of a piece at least */
     int32_t stages;       /* attention_decode */
     int32_t narrow;
-    int32_t padding;
+    int32_t pieces; /* attention_decode: that the positions of a row are cut into at most */
 };
 SOL_STATIC_ASSERT(sizeof(struct attention_kernel_args) == 160, "host and device agree");
 

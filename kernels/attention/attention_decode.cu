@@ -28,7 +28,6 @@ enum {
     SUMS = DIM / 8,                      /* of 8 dimensions */
     PAGE_BLOCKS = CACHE_PAGE / CACHE_BLOCK,
 };
-static_assert((int)DECODE_WARPS * WARP >= (int)DECODE_ROWS, "a thread counts a row's pieces");
 
 /* ---- number formats ---- */
 
@@ -131,6 +130,12 @@ template <int WARPS, int W> struct team {
     }
 };
 
+/* That a row has at most. */
+template <int W> __device__ inline int most_pieces(const attention_kernel_args &a)
+{
+    return W == 1 ? a.pieces : DECODE_PIECES;
+}
+
 /* How many pieces a row has, and their cache blocks: a multiple of what the warps take at once. For warps
  * alone the pieces of a row are about equally long, so that no warp has much more to do than others. */
 template <int W> __device__ inline int pieces_of(const attention_kernel_args &a, int position, int *per)
@@ -138,21 +143,22 @@ template <int W> __device__ inline int pieces_of(const attention_kernel_args &a,
     int end = position + 1, window = (int)a.window;
     int begin = window && end > window ? end - window : 0;
     int blocks = (end + CACHE_BLOCK - 1) / CACHE_BLOCK - begin / CACHE_BLOCK;
-    int most = (blocks + DECODE_PIECES - 1) / DECODE_PIECES;
-    int size = max(a.piece_blocks, (most + W - 1) / W * W), count = (blocks + size - 1) / size;
+    int least = (blocks + most_pieces<W>(a) - 1) / most_pieces<W>(a);
+    int size = max(a.piece_blocks, (least + W - 1) / W * W), count = (blocks + size - 1) / size;
     *per = W == 1 ? (blocks + count - 1) / count : size;
     return count;
 }
 
 /* The rows of the batch, here so that sequences are on their way while pieces are counted: pages wait for
  * them, and keys for pages. */
-struct row_list {
-    int before[DECODE_ROWS + 1]; /* pieces of the rows before each; behind the last, all */
-    int32_t sequence[DECODE_ROWS], position[DECODE_ROWS];
+template <int W> struct row_list {
+    enum { ROWS = W == 1 ? DECODE_ROWS_ALONE : DECODE_ROWS };
+    int before[ROWS + 1]; /* pieces of the rows before each; behind the last, all */
+    int32_t sequence[ROWS], position[ROWS];
 };
 
 /* Piece `number` of all. */
-template <int W> __device__ inline piece find_piece(const attention_kernel_args &a, const row_list &rows, int number)
+template <int W> __device__ inline piece find_piece(const attention_kernel_args &a, const row_list<W> &rows, int number)
 {
     int heads = (int)a.cache.n_kv_heads, low = 0, high = a.rows, per;
     while (high - low > 1) {
@@ -186,13 +192,13 @@ template <int WARPS, int W> struct block_source {
     int first_page;     /* that of lane 0 */
     uint32_t first_row; /* of the cache's rows, for this lane's page and the head; of a ring, all */
 
-    __device__ inline void start(const attention_kernel_args &a, const row_list &rows)
+    __device__ inline void start(const attention_kernel_args &a, const row_list<W> &rows)
     {
         number = our::first();
         all = rows.before[a.rows] * (int)a.cache.n_kv_heads;
         enter(a, rows);
     }
-    __device__ inline void enter(const attention_kernel_args &a, const row_list &rows)
+    __device__ inline void enter(const attention_kernel_args &a, const row_list<W> &rows)
     {
         if (number >= all) return;
         p = find_piece<W>(a, rows, number);
@@ -221,7 +227,7 @@ template <int WARPS, int W> struct block_source {
         block += W;
     }
     /* To a piece that has blocks for this warp; false when there is none. */
-    __device__ inline bool settle(const attention_kernel_args &a, const row_list &rows)
+    __device__ inline bool settle(const attention_kernel_args &a, const row_list<W> &rows)
     {
         while (number < all && block >= p.last) {
             number += our::step();
@@ -397,7 +403,7 @@ __device__ inline void finish_piece(const attention_kernel_args &a, const piece 
 {
     typedef team<WARPS, W> our;
     const int64_t item = p.row * a.cache.n_kv_heads + p.head;
-    float *all = a.partial + item * DECODE_PIECES * DECODE_PART;
+    float *all = a.partial + item * most_pieces<W>(a) * DECODE_PART;
 #pragma unroll
     for (int i = 0; i < sinks<W>::COUNT; i++) {
         int head = our::thread() / 16 + i * sinks<W>::STEP, at = head * DIM + threadIdx.x % 16 * 4;
@@ -444,26 +450,36 @@ __device__ inline void finish_piece(const attention_kernel_args &a, const piece 
     }
 }
 
-template <int WARPS, int W> __device__ inline void list_rows(const attention_kernel_args &a, row_list &rows)
+/* By the block, a thread some neighbouring rows. */
+template <int WARPS, int W> __device__ inline void list_rows(const attention_kernel_args &a, row_list<W> &rows)
 {
+    enum { THREADS = WARPS * WARP, EACH = row_list<W>::ROWS < THREADS ? 1 : row_list<W>::ROWS / THREADS };
     __shared__ __align__(16) int warps[WARPS];
-    int row = threadIdx.x, lane = row % WARP, sum = 0, per;
-    if (row < a.rows) {
+    int thread = threadIdx.x, lane = thread % WARP, sum = 0, own[EACH] = {}, per;
+#pragma unroll
+    for (int i = 0; i < EACH; i++) {
+        int row = thread * EACH + i;
+        if (row >= a.rows) break;
         rows.sequence[row] = a.sequence[row];
         rows.position[row] = a.position[row];
-        sum = pieces_of<W>(a, rows.position[row], &per);
+        sum += own[i] = pieces_of<W>(a, rows.position[row], &per);
     }
-    if (row == 0) rows.before[0] = 0;
+    if (thread == 0) rows.before[0] = 0;
     if (a.rows > 1) {
         for (int step = 1; step < WARP; step *= 2) {
             int other = __shfl_up_sync(FULL_MASK, sum, step);
             if (lane >= step) sum += other;
         }
-        if (lane == WARP - 1) warps[row / WARP] = sum;
+        if (lane == WARP - 1) warps[thread / WARP] = sum;
         __syncthreads();
-        for (int w = 0; w < row / WARP; w++) sum += warps[w];
+        for (int w = 0; w < thread / WARP; w++) sum += warps[w];
     }
-    if (WARPS == DECODE_WARPS || row < DECODE_ROWS) rows.before[row + 1] = sum;
+#pragma unroll
+    for (int i = EACH - 1; i >= 0; i--) {
+        int row = thread * EACH + i;
+        if (THREADS <= row_list<W>::ROWS || row < row_list<W>::ROWS) rows.before[row + 1] = sum;
+        sum -= own[i];
+    }
     __syncthreads();
 }
 
@@ -471,7 +487,7 @@ template <int TYPE, int WARPS, int W> __device__ inline void decode(const attent
 {
     typedef team<WARPS, W> our;
     extern __shared__ __align__(128) char memory[];
-    __shared__ row_list rows;
+    __shared__ row_list<W> rows;
     __shared__ bool last[our::TEAMS];
     int warp = threadIdx.x / WARP, heads = (int)((uint32_t)a.n_heads / (uint32_t)a.cache.n_kv_heads);
     float *parts = (float *)(memory + WARPS * a.stages * DECODE_STAGE);

@@ -12,10 +12,10 @@ __device__ inline bool begins_run(const attention_prefill_args &a, int i)
     return i == 0 || a.sequence[i] != a.sequence[i - 1] || a.position[i] != a.position[i - 1] + 1;
 }
 
-__device__ inline prefill_tile tile_at(const attention_prefill_args &a, int row)
+/* From a row on, of the run that ends before row `end`. */
+__device__ inline prefill_tile tile_at(const attention_prefill_args &a, int row, int end)
 {
-    prefill_tile t = {row, 1, a.sequence[row], a.position[row]};
-    while (t.count < a.tile_rows && row + t.count < a.m && !begins_run(a, row + t.count)) t.count++;
+    prefill_tile t = {row, min(a.tile_rows, end - row), a.sequence[row], a.position[row]};
     int begin = a.window && t.position >= a.window ? t.position - a.window + 1 : 0;
     int unit = a.cache.pages ? CACHE_PAGE : CACHE_BLOCK;
     t.begin = begin / unit * unit;
@@ -23,58 +23,94 @@ __device__ inline prefill_tile tile_at(const attention_prefill_args &a, int row)
     return t;
 }
 
-/* Of what the threads before this one have; `scratch` has one number a warp. */
-template <bool MAX> __device__ inline int scan_before(int value, int none, int *scratch, int *all)
+/* Where runs begin and end that a thread's rows belong to. */
+struct run_ends {
+    int begun, end; /* the last to begin before the thread's rows, the first to begin behind them */
+};
+
+/* By all threads, each with the first and last row of its own at which a run begins, or m and -1. */
+__device__ inline run_ends find_runs(int first, int last, int m)
 {
-    int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, sum = value;
+    __shared__ int firsts[LIST_WARPS], lasts[LIST_WARPS];
+    int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
     for (int step = 1; step < WARP; step *= 2) {
-        int other = __shfl_up_sync(FULL_MASK, sum, step);
-        if (lane >= step) sum = MAX ? max(sum, other) : sum + other;
+        int earlier = __shfl_up_sync(FULL_MASK, last, step), later = __shfl_down_sync(FULL_MASK, first, step);
+        if (lane >= step) last = max(last, earlier);
+        if (lane + step < WARP) first = min(first, later);
     }
-    if (lane == WARP - 1) scratch[warp] = sum;
-    int before = __shfl_up_sync(FULL_MASK, sum, 1);
-    if (lane == 0) before = none;
+    if (lane == 0) firsts[warp] = first;
+    if (lane == WARP - 1) lasts[warp] = last;
+    run_ends ends = {__shfl_up_sync(FULL_MASK, last, 1), __shfl_down_sync(FULL_MASK, first, 1)};
+    if (lane == 0) ends.begun = -1;
+    if (lane == WARP - 1) ends.end = m;
     __syncthreads();
-    int total = none;
     for (int w = 0; w < LIST_WARPS; w++) {
-        int other = scratch[w];
-        if (w < warp) before = MAX ? max(before, other) : before + other;
-        total = MAX ? max(total, other) : total + other;
+        if (w < warp) ends.begun = max(ends.begun, lasts[w]);
+        if (w > warp) ends.end = min(ends.end, firsts[w]);
     }
+    return ends;
+}
+
+/* Tiles, and their units of work. */
+struct tile_counts {
+    int tiles, work;
+};
+
+/* Those of the threads before this one; in `all` of all. */
+__device__ inline tile_counts count_before(tile_counts own, tile_counts &all)
+{
+    __shared__ tile_counts warps[LIST_WARPS];
+    int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
+    tile_counts sum = own;
+    for (int step = 1; step < WARP; step *= 2) {
+        int tiles = __shfl_up_sync(FULL_MASK, sum.tiles, step), work = __shfl_up_sync(FULL_MASK, sum.work, step);
+        if (lane >= step) sum.tiles += tiles, sum.work += work;
+    }
+    if (lane == WARP - 1) warps[warp] = sum;
+    tile_counts before = {sum.tiles - own.tiles, sum.work - own.work};
     __syncthreads();
-    *all = total;
+    all = {0, 0};
+    for (int w = 0; w < LIST_WARPS; w++) {
+        if (w == warp) before.tiles += all.tiles, before.work += all.work;
+        all.tiles += warps[w].tiles, all.work += warps[w].work;
+    }
     return before;
 }
 
-/* One block. A thread takes neighbouring rows; a run may have begun in an earlier thread's. */
+/* f(tile) for those that begin among a thread's rows, which are first .. end - 1. */
+template <typename F>
+__device__ inline void for_each_tile(const attention_prefill_args &a, int first, int end, const run_ends &ends, F f)
+{
+    int run = ends.begun;
+    for (int i = first, next; i < end; i = next) {
+        if (begins_run(a, i)) run = i;
+        for (next = i + 1; next < end && !begins_run(a, next);) next++;
+        int before = (i - run + a.tile_rows - 1) / a.tile_rows;
+        for (int row = run + before * a.tile_rows; row < next; row += a.tile_rows)
+            f(tile_at(a, row, next < end ? next : ends.end));
+    }
+}
+
+/* One block. A thread takes neighbouring rows; a run may have begun in an earlier thread's, and end in a later
+ * one's. Sequences and positions are those of the whole step, so only the list has to wait. */
 KERNEL_OF(LIST_THREADS, attention_prefill_tiles, attention_prefill_args)
 {
-    __shared__ int scratch[LIST_WARPS];
+    int per = (a.m + LIST_THREADS - 1) / LIST_THREADS;
+    int first = min(a.m, (int)threadIdx.x * per), end = min(a.m, first + per), begins = a.m, run = -1;
+    for (int i = end - 1; i >= first; i--)
+        if (begins_run(a, i)) begins = i, run = max(run, i);
+    run_ends ends = find_runs(begins, run, a.m);
+    tile_counts own = {0, 0}, all;
+    for_each_tile(a, first, end, ends, [&](const prefill_tile &t) { own.tiles++, own.work += t.steps + 1; });
+    tile_counts before = count_before(own, all);
     wait_for_input();
     let_next_start();
-    int per = (a.m + LIST_THREADS - 1) / LIST_THREADS, all;
-    int first = min(a.m, (int)threadIdx.x * per), end = min(a.m, first + per), run = -1;
-    for (int i = first; i < end; i++)
-        if (begins_run(a, i)) run = i;
-    int before = scan_before<true>(run, -1, scratch, &all), tiles = 0, work = 0;
-    run = before;
-    for (int i = first; i < end; i++) {
-        if (begins_run(a, i)) run = i;
-        if ((i - run) % a.tile_rows == 0) tiles++, work += tile_at(a, i).steps + 1;
-    }
-    int at = scan_before<false>(tiles, 0, scratch, &all);
-    if (threadIdx.x == 0) a.totals[0] = all, a.totals[2] = 0;
-    int start = scan_before<false>(work, 0, scratch, &all);
-    if (threadIdx.x == 0) a.totals[1] = all;
-    run = before;
-    for (int i = first; i < end; i++) {
-        if (begins_run(a, i)) run = i;
-        if ((i - run) % a.tile_rows) continue;
-        prefill_tile t = tile_at(a, i);
-        t.start = start;
-        a.tiles[at++] = t;
-        start += t.steps + 1;
-    }
+    if (threadIdx.x == 0) a.totals[0] = all.tiles, a.totals[1] = all.work, a.totals[2] = 0;
+    for_each_tile(a, first, end, ends, [&](prefill_tile t) {
+        t.start = before.work;
+        a.tiles[before.tiles++] = t;
+        before.work += t.steps + 1;
+    });
 }
 
 /* ---- what remains ---- */

@@ -10,6 +10,8 @@
 enum { WARPGROUP = 128, WGMMA_ROWS = 64, WGMMA_K = 64 };
 /* Groups whose offsets a block keeps. */
 enum { WGMMA_GROUPS_MAX = 512 };
+/* Heads of q, k and v together, and room behind them for the rest of a tile. */
+enum { WGMMA_HEADS_MAX = 124, WGMMA_HEADS_ROOM = 128, WGMMA_HEAD_WHICH = 1 << 14 };
 /* Widths of tiles are multiples of this. A copy brings so many rows of x, or twice, four, eight
  * times as many: a thread that issues copies of 16 rows alone is slower than the tensor cores. */
 enum { WGMMA_BOX = 16, WGMMA_BOXES = 4 };
@@ -57,10 +59,12 @@ struct gemm_wgmma_args {
     int32_t padding;
     float alpha, limit;                                 /* of swiglu */
     const void *plain_w[2], *plain_scales[2], *plain_x; /* what the maps describe */
-    struct cache_args cache;                            /* the rest: WGMMA_HEADS */
+    /* WGMMA_HEADS. */
+    struct cache_args cache;
     const float *turns;        /* [m][32] pairs: cosine and sine of a row's rotations */
     const int32_t *cache_rows; /* [m] of the first head: cache_row */
-    int32_t q_rows, kv_rows;   /* features */
+    /* Which of q, k and v (0, 1, 2) each 64 features are of, times WGMMA_HEAD_WHICH, and the head. */
+    uint16_t heads[WGMMA_HEADS_ROOM];
     /* WGMMA_ROWS_I8: of the rows of x, 16 more than there are; of those of w, a byte a row of its
      * tiles, the largest scale (pack/mxfp4_tiles.h). */
     const struct i8_row *x_rows;
@@ -69,7 +73,7 @@ struct gemm_wgmma_args {
      * many as wait in shared memory. */
     struct tensor_map out;
 };
-SOL_STATIC_ASSERT(sizeof(struct gemm_wgmma_args) == 1664, "host and device agree");
+SOL_STATIC_ASSERT(sizeof(struct gemm_wgmma_args) == 1920, "host and device agree");
 
 /* Every kernel of gemm_wgmma.cuh: KIND(symbol, weights, gated, warpgroups that multiply, tokens of
  * a tile, stages, tokens whose results wait in shared memory, blocks of a cluster that share rows

@@ -170,7 +170,7 @@ INLINE void store_head(const gemm_wgmma_args &a, const wgmma_tile &tile, int fea
 #pragma unroll
     for (int first = 0; first < K::TOKENS; first += K::BLOCK) {
         if (first >= tile.rows) break;
-        store_block_head<K>(a, tile, first, feature, v + first / 2, out);
+        store_block_head<K>(a, tile, first, head.row, v + first / 2, out);
     }
 }
 

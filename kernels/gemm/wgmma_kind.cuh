@@ -70,14 +70,14 @@ struct wgmma_tile {
     int group, first_feature, first_row, rows, width; /* width: of the product, at least rows */
 };
 
-/* Features of q, k and v, one behind the other: which of them, and the row within it. */
+/* Of WGMMA_HEADS: which of q, k and v (0, 1, 2) the features from `feature` on are of, and the row within it. */
 struct wgmma_head {
     int which, row;
 
-    INLINE wgmma_head(const gemm_wgmma_args &a, int feature) : which(0), row(feature)
+    INLINE wgmma_head(const gemm_wgmma_args &a, int feature)
     {
-        if (row >= a.q_rows) which = 1, row -= a.q_rows;
-        if (which && row >= a.kv_rows) which = 2, row -= a.kv_rows;
+        int head = a.heads[feature / WGMMA_ROWS];
+        which = head / WGMMA_HEAD_WHICH, row = head % WGMMA_HEAD_WHICH * WGMMA_ROWS;
     }
 };
 

@@ -124,6 +124,7 @@ static void attend(struct plan *plan, const struct eagle *e, struct matrix x)
     plan_call(plan, &op_attention,
               &(struct attention_args){.m = 1,
                                        .n_heads = c->n_heads,
+                                       .outputs = 1,
                                        .batch = batch,
                                        .q = matrix_f32(qkv, 1, width),
                                        .kv = e->at.kv,

@@ -192,6 +192,7 @@ static struct forward_step piece_of(const struct forward_step *s, int64_t first,
     own.batch = &piece->batch;
     own.buffers = buffers;
     own.rows = n;
+    own.outputs = s->outputs == s->rows ? n : 0; /* the head is of the whole step */
     return own;
 }
 

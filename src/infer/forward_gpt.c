@@ -118,8 +118,9 @@ static void layer(struct plan *plan, const struct forward_step *s, int64_t n)
               &(struct kv_write_args){.m = rows, .batch = s->batch, .k = k, .v = v, .kv = b->kv[n]});
     plan_call(plan, &op_attention,
               &(struct attention_args){
-                  .m = rows, .n_heads = c->n_heads, .window = model_layer_window(c, n),
-                  .batch = s->batch, .q = q, .kv = b->kv[n], .out = attn});
+                  .m = rows, .n_heads = c->n_heads, .outputs = s->outputs,
+                  .window = model_layer_window(c, n), .batch = s->batch, .q = q, .kv = b->kv[n],
+                  .out = attn});
     product(plan, attn, w->wo, out);
     join(plan, s, out, x);
 

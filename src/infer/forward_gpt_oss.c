@@ -64,8 +64,9 @@ static void layer(struct plan *plan, const struct forward_step *s, int64_t n)
 
     plan_call(plan, &op_attention,
               &(struct attention_args){
-                  .m = rows, .n_heads = c->n_heads, .window = model_layer_window(c, n),
-                  .batch = s->batch, .q = q, .kv = b->kv[n], .sinks = w->sinks, .out = attn});
+                  .m = rows, .n_heads = c->n_heads, .outputs = s->outputs,
+                  .window = model_layer_window(c, n), .batch = s->batch, .q = q, .kv = b->kv[n],
+                  .sinks = w->sinks, .out = attn});
 
     const struct attn_moe_args behind = {
         .out = {.m = rows, .hidden = c->hidden, .width = width,

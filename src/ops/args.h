@@ -81,7 +81,8 @@ struct kv_write_args {
  */
 struct attention_args {
     int64_t m, n_heads;
-    int64_t window; /* 0: all earlier positions */
+    int64_t outputs; /* rows whose logits are wanted: all, where texts go on by a token each */
+    int64_t window;  /* 0: all earlier positions */
     const struct batch *batch;
     struct matrix q; /* [m][n_heads * head_dim] */
     struct kv_layer kv;

@@ -101,6 +101,7 @@ static void make(struct case_maker *c, const struct op_problem *p, int64_t seque
     *a = (struct attention_args){
         .m = m,
         .n_heads = p->n,
+        .outputs = batch ? batch->n_outputs : 0,
         .window = p->window,
         .batch = batch,
         .q = case_rows(c, m, width, c->kind == CASE_EXTREME ? 2e-4f : 2.0f),

@@ -6,14 +6,16 @@
 
 #include "ops/args.h"
 
-/* Whether each row may read the cache for itself: hardly more rows than sequences, or so few of
- * one, guesses that are checked, that the second cache holds what they read again. Else kernels
- * that take many rows of a sequence together read less. */
+/* Whether each row may read the cache for itself: hardly more rows than sequences have room, and
+ * where they are many, no prompt among them; or so few of one, guesses that are checked, that the
+ * second cache holds what they read again. Else kernels that take many rows of a sequence together
+ * read less. */
 static inline bool attention_rows_apart(const struct attention_args *a)
 {
-    enum { FEW = 2, CHECKED = 17, POSITIONS = 1 << 16 };
+    enum { FEW = 2, MANY = 128, CHECKED = 17, POSITIONS = 1 << 16 };
     const int64_t sequences = a->kv.n_sequences;
-    return a->m <= FEW * sequences ||
+    const bool texts_go_on = a->m <= MANY || a->outputs == a->m;
+    return (a->m <= FEW * sequences && texts_go_on) ||
            (a->m <= CHECKED && a->m * a->kv.capacity <= POSITIONS * sequences);
 }
 

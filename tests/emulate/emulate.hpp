@@ -175,6 +175,12 @@ template <class T> static inline T __shfl_up_sync(unsigned, T value, int delta)
     return emulated_from(value, lane >= (uint32_t)delta ? lane - (uint32_t)delta : lane);
 }
 
+template <class T> static inline T __shfl_down_sync(unsigned, T value, int delta)
+{
+    uint32_t lane = threadIdx.x % 32;
+    return emulated_from(value, lane + (uint32_t)delta < 32 ? lane + (uint32_t)delta : lane);
+}
+
 /* A bit for each lane of which `holds` says so. */
 template <class F> static inline uint32_t emulated_vote(uint64_t word, F holds)
 {

@@ -81,8 +81,9 @@ static bool can_run_decode(const void *args, const struct op_device *device,
         snprintf(why, OP_REASON_MAX, "more than %d query heads a key head", DECODE_HEADS);
     else if (a->kv.dtype == DTYPE_F32)
         snprintf(why, OP_REASON_MAX, "a cache in f32; it reads f16 and bf16");
-    else if (a->m > DECODE_ROWS || a->m * a->kv.n_kv_heads > COUNTER_PIECES_MAX)
-        snprintf(why, OP_REASON_MAX, "%lld rows; it is for up to %d", (long long)a->m, DECODE_ROWS);
+    else if (a->m > DECODE_ROWS_ALONE || a->m * a->kv.n_kv_heads > COUNTER_PIECES_MAX)
+        snprintf(why, OP_REASON_MAX, "%lld rows; it is for up to %d", (long long)a->m,
+                 DECODE_ROWS_ALONE);
     else if (kv_elements(&a->kv) / DECODE_DIM > INT32_MAX)
         snprintf(why, OP_REASON_MAX, "a cache that needs larger indices");
     else if (!few_rows_aligned(a->kv.k) || !few_rows_aligned(a->kv.v))
@@ -92,11 +93,17 @@ static bool can_run_decode(const void *args, const struct op_device *device,
     return false;
 }
 
+/* Of a row. Not more in all than 128 rows of any length have. */
+static int64_t most_pieces(const struct attention_args *a)
+{
+    return a->m <= DECODE_ROWS ? DECODE_PIECES : DECODE_PIECES_ALL / a->m;
+}
+
 static size_t workspace_decode(const void *args, int workers)
 {
     const struct attention_args *a = args;
     (void)workers;
-    return (size_t)(a->m * a->kv.n_kv_heads) * DECODE_PIECES * DECODE_PART * sizeof(float);
+    return (size_t)(a->m * a->kv.n_kv_heads * most_pieces(a)) * DECODE_PART * sizeof(float);
 }
 
 /* Positions of a piece, and the warps that share one: those of a block, of a wide one, or a warp
@@ -149,6 +156,7 @@ static bool serves_piece(const void *args, const struct op_device *device, int c
 {
     const struct attention_args *a = args;
     const int warps = block_warps(choice);
+    if (pieces[choice].team != TEAM_ALONE && a->m > DECODE_ROWS) return false;
     if (warps == DECODE_WARPS_WIDE && a->m * a->kv.n_kv_heads < WIDE_ITEMS_MIN) return false;
     return gpu_info(device->gpu)->shared_per_block >= decode_shared(warps, DECODE_STAGES_FEW);
 }
@@ -168,6 +176,7 @@ static int usual_piece(const void *args, const struct op_device *device)
     const struct op_arch hopper = {.major = 9};
     const struct attention_args *a = args;
     const int64_t items = a->m * a->kv.n_kv_heads;
+    if (a->m > DECODE_ROWS) return ALONE_2048;
     if (op_arch_fits(&hopper, device->gpu)) {
         if (items >= ALONE_ITEMS_MIN) return ALONE_2048;
         if (items <= WIDE_ITEMS_MAX && serves_piece(args, device, WIDE_2048))
@@ -188,11 +197,12 @@ static void run_decode(const struct op_context *context, const void *args)
     struct attention_kernel_args k = for_kernel(a);
     const int warps = block_warps(context->choice);
     const bool wide = warps == DECODE_WARPS_WIDE;
-    int64_t items = a->m * a->kv.n_kv_heads, most = items * DECODE_PIECES;
+    int64_t items = a->m * a->kv.n_kv_heads, most = items * most_pieces(a);
     int64_t blocks = (int64_t)gpu->sm_count * (wide ? 1 : DECODE_BLOCKS);
     k.partial = context->workspace;
     k.counters = gpu_stream_counters(context->stream);
     k.rows = (int32_t)a->m;
+    k.pieces = (int32_t)most_pieces(a);
     k.narrow = matrix_is_narrow(&a->out);
     k.piece_blocks = pieces[context->choice].positions / KV_BLOCK;
     k.stages = DECODE_STAGES;

@@ -45,6 +45,8 @@ static bool can_run_in(const void *args, const struct op_device *device, char wh
             return few_rows_refuse(why, "it reads weights all in bf16 or all in packed q8_0");
     }
     if (a->kv.head_dim != WGMMA_ROWS) return few_rows_refuse(why, "heads are not of 64");
+    if (a->n_heads + 2 * a->kv.n_kv_heads > WGMMA_HEADS_MAX)
+        return few_rows_refuse(why, "more than 124 heads of q, k and v");
     if (a->hidden > ATTN_IN_NORM_HELD_MAX) return few_rows_refuse(why, "a row of more than 4096");
     if (!few_rows_aligned(a->x.data) || !few_rows_aligned(a->norm) || !few_rows_aligned(a->q.data))
         return few_rows_refuse(why, "an operand at an address that is no multiple of 16");
@@ -164,10 +166,34 @@ static bool can_run_out(const void *args, const struct op_device *device, char w
     return can_add(args, device, why) && can_route(args, device, why);
 }
 
-static bool suits_out(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
+static bool suits_add(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
 {
     (void)device;
     return many_rows_enough(((const struct attn_out_args *)args)->m, MANY_ROWS_MIN, why);
+}
+
+static bool at_most(int64_t rows, int64_t most, char why[OP_REASON_MAX])
+{
+    if (rows > most) snprintf(why, OP_REASON_MAX, "more than %lld rows", (long long)most);
+    return rows <= most;
+}
+
+/* Of more rows the library adds faster (attn_add_cublaslt_cuda), and the two are put apart. */
+static bool suits_out(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
+{
+    enum { TOGETHER = 128 };
+    return suits_add(args, device, why) &&
+           at_most(((const struct attn_out_args *)args)->m, TOGETHER, why);
+}
+
+/* A prompt of 2,048 tokens, 32 experts, H200: by the norm, a product of the library, choice and
+ * sort 22 us; by clusters of 64 rows 40. Of 512: 24 and 15. */
+static bool suits_route(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
+{
+    enum { FEW_EXPERTS = 768 };
+    const struct attn_out_args *a = args;
+    return suits_add(args, device, why) &&
+           (a->n_experts > ATTN_OUT_MANY_FEW || at_most(a->m, FEW_EXPERTS, why));
 }
 
 /* Rows of a cluster of attn_out_many.cu. */
@@ -280,7 +306,7 @@ const struct op_variant attn_add_many_cuda = {
     .target = TARGET_CUDA,
     .arch = {.major = 9, .alone = true},
     .can_run = can_add,
-    .suits = suits_out,
+    .suits = suits_add,
     .choices = &wgmma_added_choices,
     .narrow = 1 << 0, /* attn */
     .workspace = out_workspace,
@@ -300,7 +326,7 @@ const struct op_variant attn_route_many_cuda = {
     .target = TARGET_CUDA,
     .arch = {.major = 9, .alone = true},
     .can_run = can_route,
-    .suits = suits_out,
+    .suits = suits_route,
     .choices = &route_choices,
     .narrow = 1 << 1, /* normed */
     .run = run_route,

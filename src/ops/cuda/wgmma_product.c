@@ -351,16 +351,30 @@ static void map_weights(struct gpu_stream *stream, const struct wgmma_product *p
     }
 }
 
+/* A head of k and one of v behind every few of q, so that no block has two of k. To put those into
+ * the cache takes longest where tokens are of many sequences, a number at a time. */
+static void order_heads(const struct wgmma_product *p, uint16_t heads[WGMMA_HEADS_ROOM])
+{
+    const int q = (int)(p->w.rows / WGMMA_ROWS), kv = (int)(p->heads->k.rows / WGMMA_ROWS);
+    int n = 0, done = 0;
+    for (int group = 0; group < kv; group++) {
+        const int end = q * (group + 1) / kv, middle = (done + end) / 2;
+        heads[n++] = (uint16_t)(WGMMA_HEAD_WHICH + group);
+        while (done < middle) heads[n++] = (uint16_t)done++;
+        heads[n++] = (uint16_t)(2 * WGMMA_HEAD_WHICH + group);
+        while (done < end) heads[n++] = (uint16_t)done++;
+    }
+}
+
 static void set_heads(const struct wgmma_product *p, struct gemm_wgmma_args *args)
 {
     const struct wgmma_heads *h = p->heads;
+    order_heads(p, args->heads);
     args->bias[1] = h->k_bias;
     args->bias[2] = h->v_bias;
     args->cache = h->cache;
     args->turns = h->turns;
     args->cache_rows = h->cache_rows;
-    args->q_rows = (int32_t)p->w.rows;
-    args->kv_rows = (int32_t)h->k.rows;
 }
 
 void wgmma_multiply(struct gpu_stream *stream, const struct wgmma_product *p)
