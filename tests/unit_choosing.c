@@ -14,6 +14,7 @@
 #include "check/tune.h"
 #include "check/verify_model.h"
 #include "driver/fake_cuda.h"
+#include "gemm/gemm_wgmma_args.h"
 #include "gpu/device.h"
 #include "ops/cases.h"
 #include "ops/cuda/pack_cuda.h"
@@ -31,20 +32,24 @@ struct stage {
     struct arena *arena;
 };
 
-/* shared_per_sm: KiB; 0: 100. */
-static void open_large_stage(struct stage *s, int major, int shared_per_sm, int sms)
+static void open_stage_on(struct stage *s, const struct fake_cuda_params *device)
 {
-    const struct fake_cuda_params device = {.devices = 1,
-                                            .major = major,
-                                            .memory = (size_t)256 << 20,
-                                            .shared_per_sm = shared_per_sm << 10,
-                                            .sms = sms};
-    cuda_replace(fake_cuda_start(&device));
+    cuda_replace(fake_cuda_start(device));
     assert_int_equal(gpu_open(0, &s->gpu), SOL_OK);
     assert_int_equal(gpu_stream_create(s->gpu, &s->stream), SOL_OK);
     assert_int_equal(arena_create(1 << 20, &s->arena), SOL_OK);
     chooser_init(&s->chooser, 1);
     s->chooser.device.gpu = s->gpu;
+}
+
+/* shared_per_sm: KiB; 0: 100. */
+static void open_large_stage(struct stage *s, int major, int shared_per_sm, int sms)
+{
+    open_stage_on(s, &(struct fake_cuda_params){.devices = 1,
+                                                .major = major,
+                                                .memory = (size_t)256 << 20,
+                                                .shared_per_sm = shared_per_sm << 10,
+                                                .sms = sms});
 }
 
 static void open_stage(struct stage *s, int major)
@@ -329,8 +334,9 @@ static void a_search_sees_choices(void **state)
     assert_int_equal(candidates_of(&op_attn_in, 3), 4); /* those of many have other heads */
 }
 
-/* Rows of one text that check guesses read the cache each for itself, unless it is long. */
-static const char *attention_of(struct stage *s, int64_t rows, int64_t sequences, int64_t capacity)
+/* With results that are wanted of `outputs` of the rows; the first kernel, or the last. */
+static const char *attention_with(struct stage *s, int64_t rows, int64_t sequences,
+                                  int64_t capacity, int64_t outputs, bool last)
 {
     struct rng rng;
     struct case_maker c = {
@@ -345,9 +351,16 @@ static const char *attention_of(struct stage *s, int64_t rows, int64_t sequences
     args.q.data = arena_alloc(s->arena, matrix_bytes(&args.q), 256);
     args.out.data = arena_alloc(s->arena, matrix_bytes(&args.out), 256);
     args.kv.capacity = capacity;
-    return kernel_of(s, &op_attention, &args, false);
+    args.outputs = outputs;
+    return kernel_of(s, &op_attention, &args, last);
 }
 
+static const char *attention_of(struct stage *s, int64_t rows, int64_t sequences, int64_t capacity)
+{
+    return attention_with(s, rows, sequences, capacity, rows, false);
+}
+
+/* Rows of one text that check guesses read the cache each for itself, unless it is long. */
 static void few_rows_of_a_text(void **state)
 {
     (void)state;
@@ -361,6 +374,33 @@ static void few_rows_of_a_text(void **state)
     close_stage(&s);
 }
 
+/* Rows of many texts read it each for itself. Beside a prompt they do where they may be many, and
+ * the prompt's rows read it together; of a few rows the prompt does not matter. */
+static void rows_of_many_texts(void **state)
+{
+    (void)state;
+    static const struct {
+        int rows, sequences, outputs;
+        const char *first, *last;
+    } cases[] = {
+        {128, 512, 1, "attention_decode_f16_alone", "attention_decode_f16_alone"},
+        {300, 512, 300, "attention_decode_f16_alone", "attention_decode_f16_alone"},
+        {129, 512, 63, "attention_prefill_tiles", "attention_prefill_finish_f16"},
+        {129, 512, 64, "attention_decode_f16_alone", "attention_prefill_finish_f16"},
+        {2048, 512, 511, "attention_decode_f16_alone", "attention_prefill_finish_f16"},
+        {2048, 63, 511, "attention_prefill_tiles", "attention_prefill_finish_f16"},
+        {513, 513, 513, "attention_prefill_tiles", "attention_prefill_finish_f16"},
+    };
+    struct stage s;
+    open_large_stage(&s, 9, 228, 0);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (int last = 0; last < 2; last++)
+            assert_string_equal(attention_with(&s, cases[i].rows, cases[i].sequences, 1 << 9,
+                                               cases[i].outputs, last),
+                                last ? cases[i].last : cases[i].first);
+    close_stage(&s);
+}
+
 /* Blocks of twice the warps from 3 to 8 rows, where an SM has room for them; of many rows a warp
  * for each piece. */
 static void warps_of_a_piece(void **state)
@@ -370,11 +410,13 @@ static void warps_of_a_piece(void **state)
         int major, shared_per_sm, rows;
         const char *kernel;
     } cases[] = {
-        {9, 228, 2, "attention_decode_f16"},      {9, 228, 3, "attention_decode_f16_wide"},
-        {9, 228, 8, "attention_decode_f16_wide"}, {9, 228, 9, "attention_decode_f16"},
-        {9, 100, 8, "attention_decode_f16"},      {8, 164, 8, "attention_decode_f16"},
-        {9, 228, 79, "attention_decode_f16"},     {9, 228, 80, "attention_decode_f16_alone"},
-        {8, 164, 80, "attention_decode_f16"}};
+        {9, 228, 2, "attention_decode_f16"},         {9, 228, 3, "attention_decode_f16_wide"},
+        {9, 228, 8, "attention_decode_f16_wide"},    {9, 228, 9, "attention_decode_f16"},
+        {9, 100, 8, "attention_decode_f16"},         {8, 164, 8, "attention_decode_f16"},
+        {9, 228, 79, "attention_decode_f16"},        {9, 228, 80, "attention_decode_f16_alone"},
+        {8, 164, 80, "attention_decode_f16"},        {8, 164, 128, "attention_decode_f16"},
+        {8, 164, 129, "attention_decode_f16_alone"}, {9, 228, 512, "attention_decode_f16_alone"},
+        {9, 228, 513, "attention_prefill_tiles"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct stage s;
         open_large_stage(&s, cases[i].major, cases[i].shared_per_sm, 0);
@@ -434,6 +476,70 @@ static void columns_shared(void **state)
         assert_string_equal(kernel_of(&s, &op_attn_add, a, true), cases[i].kernel);
         close_stage(&s);
     }
+}
+
+/* attn_out of many rows is its parts, and its router is made with the product of few experts. */
+static void what_follows_attention(void **state)
+{
+    (void)state;
+    static const struct {
+        const struct op *op;
+        int rows, experts;
+        const char *variant;
+    } cases[] = {{&op_attn_out, 128, 32, "attn_out_many_cuda"},
+                 {&op_attn_out, 129, 32, "composed"},
+                 {&op_attn_add, 129, 32, "attn_add_many_cuda"},
+                 {&op_attn_route, 768, 32, "attn_route_many_cuda"},
+                 {&op_attn_route, 769, 32, "composed"},
+                 {&op_attn_route, 2048, 33, "attn_route_many_cuda"}};
+    struct stage s;
+    open_large_stage(&s, 9, 228, 0);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct attn_out_args *a = make_args(s.arena, cases[i].op, DTYPE_BF16, cases[i].rows);
+        a->n_experts = a->router.rows = cases[i].experts;
+        const int v = chooser_choose(&s.chooser, cases[i].op, a);
+        if (strcmp(op_variant_name(cases[i].op, v), cases[i].variant) != 0)
+            fail_msg("%s of %d rows: %s instead of %s", cases[i].op->name, cases[i].rows,
+                     op_variant_name(cases[i].op, v), cases[i].variant);
+    }
+    close_stage(&s);
+}
+
+/* ---- heads of q, k and v ---- */
+
+static uint16_t heads[WGMMA_HEADS_ROOM]; /* of the last product that has them */
+
+static cuda_result note_heads(const char *kernel, const struct cuda_launch *config,
+                              const void *args)
+{
+    (void)config;
+    if (strncmp(kernel, "attn_in_wgmma", 13) == 0)
+        memcpy(heads, ((const struct gemm_wgmma_args *)args)->heads, sizeof heads);
+    return CUDA_OK;
+}
+
+/* Each is there once, and a block, of two or three neighbours, has one of k at most. */
+static void heads_of_k_are_apart(void **state)
+{
+    (void)state;
+    enum { Q = 64, KV = 8, ALL = Q + 2 * KV };
+    const struct fake_cuda_params hopper = {
+        .devices = 1, .major = 9, .memory = (size_t)256 << 20, .run = note_heads};
+    bool seen[3][Q] = {{false}};
+    struct stage s;
+    open_stage_on(&s, &hopper);
+    kernel_of(&s, &op_attn_in, make_args(s.arena, &op_attn_in, DTYPE_BF16, ROWS_MAX), true);
+    for (int i = 0, k_before = -3; i < ALL; i++) {
+        const int which = heads[i] / WGMMA_HEAD_WHICH, head = heads[i] % WGMMA_HEAD_WHICH;
+        assert_in_range(which, 0, 2);
+        assert_in_range(head, 0, (which ? KV : Q) - 1);
+        assert_false(seen[which][head]);
+        seen[which][head] = true;
+        if (which != 1) continue;
+        assert_true(i - k_before >= 3);
+        k_before = i;
+    }
+    close_stage(&s);
 }
 
 /* ---- architectures ---- */
@@ -606,7 +712,10 @@ int main(void)
         cmocka_unit_test(a_forced_part_is_called),
         cmocka_unit_test(a_sequence_is_its_ops),
         cmocka_unit_test(few_rows_of_a_text),
+        cmocka_unit_test(rows_of_many_texts),
         cmocka_unit_test(columns_shared),
+        cmocka_unit_test(what_follows_attention),
+        cmocka_unit_test(heads_of_k_are_apart),
         cmocka_unit_test(warps_of_a_piece),
         cmocka_unit_test(experts_by_rows),
         cmocka_unit_test(a_search_sees_choices),

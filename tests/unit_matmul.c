@@ -17,6 +17,8 @@
 #include "gpu/grouped_matmul.h"
 #include "gpu/kernel.h"
 #include "inject/fake_cublaslt.h"
+#include "ops/ops.h"
+#include "ops/plan.h"
 
 #ifdef SOL_CUBLASLT_HEADERS
 #pragma GCC diagnostic push
@@ -335,6 +337,38 @@ static void test_no_algorithm(void **state)
     assert_int_equal(library->products, 0);
 }
 
+/* Wide products of many rows are the library's, others Hopper's own. */
+static void test_wide(void **state)
+{
+    static const struct {
+        int64_t rows, features;
+        const char *variant;
+    } cases[] = {{127, 65536, "gemm_wgmma_cuda"},
+                 {128, 65536, "gemm_cublaslt_cuda"},
+                 {512, 65528, "gemm_wgmma_cuda"}};
+    struct chooser chooser;
+    (void)state;
+    chooser_init(&chooser, 1);
+    assert_int_equal(gpu_open(0, &chooser.device.gpu), SOL_OK);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const int64_t m = cases[i].rows, n = cases[i].features, k = 64;
+        const struct gemm_args a = {.m = m,
+                                    .n = n,
+                                    .k = k,
+                                    .a = matrix_f32(bias[0], m, k),
+                                    .w = {.dtype = DTYPE_BF16,
+                                          .layout = LAYOUT_ROWS,
+                                          .groups = 1,
+                                          .rows = n,
+                                          .cols = k,
+                                          .data = bias[0]},
+                                    .c = matrix_f32(bias[1], m, n)};
+        const int v = chooser_choose(&chooser, &op_gemm, &a);
+        assert_string_equal(op_variant_name(&op_gemm, v), cases[i].variant);
+    }
+    gpu_close(chooser.device.gpu);
+}
+
 /* The library is looked for once a process. */
 static void test_missing(void **state)
 {
@@ -364,6 +398,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_added, start, stop),
         cmocka_unit_test_setup_teardown(test_large, start, stop),
         cmocka_unit_test_setup_teardown(test_groups, start, stop),
+        cmocka_unit_test_setup_teardown(test_wide, start, stop),
         cmocka_unit_test_setup_teardown(test_each_call_fails, start, stop),
         cmocka_unit_test_setup_teardown(test_no_algorithm, start, stop),
     };

@@ -43,7 +43,10 @@ struct attention_kernel_args {
     int32_t stages;       /* attention_decode */
     int32_t narrow;
     int32_t pieces; /* attention_decode: that the positions of a row are cut into at most */
+    int32_t texts;  /* attention_decode: of the rows, only those that go on by themselves, and of
+                       them the first DECODE_ROWS_ALONE (texts.cuh) */
+    int32_t padding;
 };
-SOL_STATIC_ASSERT(sizeof(struct attention_kernel_args) == 160, "host and device agree");
+SOL_STATIC_ASSERT(sizeof(struct attention_kernel_args) == 168, "host and device agree");
 
 #endif

@@ -15,6 +15,7 @@
  *
  * The team that finishes the last piece of a row and head puts the pieces together. */
 #include "attention/attention_args.h"
+#include "attention/texts.cuh"
 #include "cache.cuh"
 #include "common.cuh"
 #include "copy_async.cuh"
@@ -82,7 +83,7 @@ __device__ inline void mma_parts(float d[4], const uint32_t (&a)[2][number<TYPE>
 
 /* Cache blocks first .. last - 1 of one row and key head. */
 struct piece {
-    int32_t row, head, sequence;
+    int32_t row, head, sequence; /* row: of the list */
     int32_t begin, end; /* positions that the row sees */
     int32_t first, last;
     int32_t index, count; /* of the row's pieces */
@@ -152,15 +153,21 @@ template <int W> __device__ inline int pieces_of(const attention_kernel_args &a,
 /* The rows of the batch, here so that sequences are on their way while pieces are counted: pages wait for
  * them, and keys for pages. */
 template <int W> struct row_list {
-    enum { ROWS = W == 1 ? DECODE_ROWS_ALONE : DECODE_ROWS };
+    enum { ALONE = W == 1, ROWS = ALONE ? DECODE_ROWS_ALONE : DECODE_ROWS };
     int before[ROWS + 1]; /* pieces of the rows before each; behind the last, all */
     int32_t sequence[ROWS], position[ROWS];
+    int texts; /* where the list is of texts alone: their number, and which rows of the step they are */
+    uint16_t text[ALONE ? ROWS : 1];
+
+    __device__ inline int count(const attention_kernel_args &a) const { return ALONE && a.texts ? texts : a.rows; }
+    __device__ inline int row(const attention_kernel_args &a, int i) const { return ALONE && a.texts ? text[i] : i; }
+    __device__ inline int pieces(const attention_kernel_args &a) const { return before[count(a)]; }
 };
 
 /* Piece `number` of all. */
 template <int W> __device__ inline piece find_piece(const attention_kernel_args &a, const row_list<W> &rows, int number)
 {
-    int heads = (int)a.cache.n_kv_heads, low = 0, high = a.rows, per;
+    int heads = (int)a.cache.n_kv_heads, low = 0, high = rows.count(a), per;
     while (high - low > 1) {
         int middle = (low + high) / 2;
         if (rows.before[middle] * heads <= number)
@@ -195,7 +202,7 @@ template <int WARPS, int W> struct block_source {
     __device__ inline void start(const attention_kernel_args &a, const row_list<W> &rows)
     {
         number = our::first();
-        all = rows.before[a.rows] * (int)a.cache.n_kv_heads;
+        all = rows.pieces(a) * (int)a.cache.n_kv_heads;
         enter(a, rows);
     }
     __device__ inline void enter(const attention_kernel_args &a, const row_list<W> &rows)
@@ -251,10 +258,10 @@ template <int TYPE> struct queries {
     uint32_t parts[DIM / 16][2][number<TYPE>::PARTS];
     float scale;
 
-    __device__ inline void load(const attention_kernel_args &a, const piece &p, int heads)
+    __device__ inline void load(const attention_kernel_args &a, int row, const piece &p, int heads)
     {
         int lane = threadIdx.x % WARP;
-        const float *q = a.q + (p.row * a.n_heads + p.head * heads + lane / 4) * DIM + lane % 4 * 2;
+        const float *q = a.q + (row * a.n_heads + p.head * heads + lane / 4) * DIM + lane % 4 * 2;
         float2 x[DIM / 8];
         float most = 0;
 #pragma unroll
@@ -363,14 +370,14 @@ struct joined {
     }
 };
 
-__device__ inline void write_row(const attention_kernel_args &a, const piece &p, int heads, int head,
+__device__ inline void write_row(const attention_kernel_args &a, int row, const piece &p, int heads, int head,
                                  float sink, joined j)
 {
     if (head >= heads) return;
     if (a.sinks) j.add(sink * 1.44269504f, 1, make_float4(0, 0, 0, 0));
     float share = 1 / j.total;
     float4 out = {j.sum.x * share, j.sum.y * share, j.sum.z * share, j.sum.w * share};
-    int64_t at = (p.row * a.n_heads + p.head * heads + head) * DIM + threadIdx.x % 16 * 4;
+    int64_t at = (row * a.n_heads + p.head * heads + head) * DIM + threadIdx.x % 16 * 4;
     if (a.narrow) {
         ((uint2 *)a.out)[at / 4] = {f32_to_bf16x2(out.x, out.y), f32_to_bf16x2(out.z, out.w)};
         return;
@@ -398,8 +405,8 @@ template <int W> struct sinks {
 /* The warps' parts to the row's result, or to this piece's part, and with the last all parts. `last` is the
  * team's. */
 template <int WARPS, int W>
-__device__ inline void finish_piece(const attention_kernel_args &a, const piece &p, int heads, const sinks<W> &sink,
-                                    const float *parts, bool &last)
+__device__ inline void finish_piece(const attention_kernel_args &a, int row, const piece &p, int heads,
+                                    const sinks<W> &sink, const float *parts, bool &last)
 {
     typedef team<WARPS, W> our;
     const int64_t item = p.row * a.cache.n_kv_heads + p.head;
@@ -415,7 +422,7 @@ __device__ inline void finish_piece(const attention_kernel_args &a, const piece 
             j.add(part[TOPS + head], part[TOTALS + head], *(const float4 *)(part + at));
         }
         if (p.count == 1) {
-            write_row(a, p, heads, head, sink.of[i], j);
+            write_row(a, row, p, heads, head, sink.of[i], j);
             continue;
         }
         float *mine = all + p.index * DECODE_PART;
@@ -446,8 +453,24 @@ __device__ inline void finish_piece(const attention_kernel_args &a, const piece 
             const float *part = all + n * DECODE_PART;
             j.add(__ldcg(part + TOPS + head), __ldcg(part + TOTALS + head), __ldcg((const float4 *)(part + at)));
         }
-        write_row(a, p, heads, head, sink.of[i], j);
+        write_row(a, row, p, heads, head, sink.of[i], j);
     }
+}
+
+/* The first texts of the step, as many as there is room for, by the block. */
+template <int WARPS> __device__ inline void find_texts(const attention_kernel_args &a, row_list<1> &rows)
+{
+    enum { THREADS = WARPS * WARP };
+    __shared__ int warps[WARPS];
+    int each = (a.rows + THREADS - 1) / THREADS, first = min(a.rows, (int)threadIdx.x * each);
+    int end = min(a.rows, first + each), own = 0;
+    for (int i = first; i < end; i++) own += is_text(a.sequence, a.position, a.rows, i);
+    int at = sum_up_to<WARPS>(own, warps);
+    if (threadIdx.x == THREADS - 1) rows.texts = min(at, (int)rows.ROWS);
+    at -= own;
+    for (int i = first; i < end && at < rows.ROWS; i++)
+        if (is_text(a.sequence, a.position, a.rows, i)) rows.text[at++] = (uint16_t)i;
+    __syncthreads();
 }
 
 /* By the block, a thread some neighbouring rows. */
@@ -455,29 +478,25 @@ template <int WARPS, int W> __device__ inline void list_rows(const attention_ker
 {
     enum { THREADS = WARPS * WARP, EACH = row_list<W>::ROWS < THREADS ? 1 : row_list<W>::ROWS / THREADS };
     __shared__ __align__(16) int warps[WARPS];
-    int thread = threadIdx.x, lane = thread % WARP, sum = 0, own[EACH] = {}, per;
+    int thread = threadIdx.x, sum = 0, own[EACH] = {}, per;
+    if constexpr (W == 1)
+        if (a.texts) find_texts<WARPS>(a, rows);
+    int count = rows.count(a);
 #pragma unroll
     for (int i = 0; i < EACH; i++) {
-        int row = thread * EACH + i;
-        if (row >= a.rows) break;
-        rows.sequence[row] = a.sequence[row];
-        rows.position[row] = a.position[row];
-        sum += own[i] = pieces_of<W>(a, rows.position[row], &per);
+        int at = thread * EACH + i;
+        if (at >= count) break;
+        int row = rows.row(a, at);
+        rows.sequence[at] = a.sequence[row];
+        rows.position[at] = a.position[row];
+        sum += own[i] = pieces_of<W>(a, rows.position[at], &per);
     }
     if (thread == 0) rows.before[0] = 0;
-    if (a.rows > 1) {
-        for (int step = 1; step < WARP; step *= 2) {
-            int other = __shfl_up_sync(FULL_MASK, sum, step);
-            if (lane >= step) sum += other;
-        }
-        if (lane == WARP - 1) warps[thread / WARP] = sum;
-        __syncthreads();
-        for (int w = 0; w < thread / WARP; w++) sum += warps[w];
-    }
+    if (a.rows > 1) sum = sum_up_to<WARPS>(sum, warps);
 #pragma unroll
     for (int i = EACH - 1; i >= 0; i--) {
-        int row = thread * EACH + i;
-        if (THREADS <= row_list<W>::ROWS || row < row_list<W>::ROWS) rows.before[row + 1] = sum;
+        int at = thread * EACH + i;
+        if (THREADS <= row_list<W>::ROWS || at < row_list<W>::ROWS) rows.before[at + 1] = sum;
         sum -= own[i];
     }
     __syncthreads();
@@ -498,14 +517,16 @@ template <int TYPE, int WARPS, int W> __device__ inline void decode(const attent
     /* The next kernel may begin while the one before this still runs: that one has waited, so that what
      * came before it has ended, and who follows attention reads nothing of either before it waits. */
     let_next_start();
+    /* Where nobody may have work, all wait: who follows takes it that what came before has ended. */
+    bool waited = our::ALONE && a.texts;
+    if (waited) wait_for_input();
     /* Without work, and without waiting: a block of the next kernel takes the place the sooner. */
-    if (our::first() >= rows.before[a.rows] * (int)a.cache.n_kv_heads) return;
+    if (our::first() >= rows.pieces(a) * (int)a.cache.n_kv_heads) return;
     block_source<WARPS, W> ahead;
     ahead.start(a, rows);
     piece p = ahead.p;
     sinks<W> sink;
     sink.load(a, p, heads, our::thread());
-    bool waited = false;
     for (int i = 0; i < a.stages; i++) {
         if (ahead.settle(a, rows)) {
             if (!waited && (ahead.block + 1) * CACHE_BLOCK > ahead.p.end - a.rows) {
@@ -517,10 +538,11 @@ template <int TYPE, int WARPS, int W> __device__ inline void decode(const attent
         copy_commit();
     }
     if (!waited) wait_for_input();
-    int stage = 0, all = rows.before[a.rows] * (int)a.cache.n_kv_heads;
+    int stage = 0, all = rows.pieces(a) * (int)a.cache.n_kv_heads;
     for (int number = our::first();;) {
         queries<TYPE> q;
-        q.load(a, p, heads);
+        int row = rows.row(a, p.row);
+        q.load(a, row, p, heads);
         state s = {-1e30f, 0, {}};
         for (int block = p.first + our::warp(); block < p.last; block += W) {
             if (a.stages == DECODE_STAGES)
@@ -536,7 +558,8 @@ template <int TYPE, int WARPS, int W> __device__ inline void decode(const attent
         }
         write_part(s, parts + warp * DECODE_PART);
         our::sync();
-        finish_piece<WARPS, W>(a, p, heads, sink, parts + our::number() * W * DECODE_PART, last[our::number()]);
+        finish_piece<WARPS, W>(a, row, p, heads, sink, parts + our::number() * W * DECODE_PART,
+                               last[our::number()]);
         number += our::step();
         if (number >= all) break;
         our::sync();

@@ -61,7 +61,8 @@ struct attention_prefill_args {
     int32_t blocks;               /* of the grid of attention_prefill */
     int32_t tile_rows, step_keys; /* PREFILL_ROWS and PREFILL_KEYS, or those of attention_mma */
     int32_t narrow;
-    int32_t padding[4];
+    int32_t texts; /* so many texts at most are left out: attention_decode has them (texts.cuh) */
+    int32_t padding[3];
 };
 SOL_STATIC_ASSERT(sizeof(struct attention_prefill_args) == 448, "host and device agree");
 

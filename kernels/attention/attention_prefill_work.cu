@@ -1,6 +1,7 @@
 /* Before and behind attention_prefill.cu and attention_mma.cu: the list of tiles, which depends on how the rows of a batch
  * follow each other; tiles that were cut; results that are not finite. */
 #include "attention/prefill_work.cuh"
+#include "attention/texts.cuh"
 #include "cache.cuh"
 
 /* ---- the list of tiles ---- */
@@ -9,7 +10,7 @@ enum { LIST_THREADS = PREFILL_LIST_THREADS, LIST_WARPS = LIST_THREADS / WARP };
 
 __device__ inline bool begins_run(const attention_prefill_args &a, int i)
 {
-    return i == 0 || a.sequence[i] != a.sequence[i - 1] || a.position[i] != a.position[i - 1] + 1;
+    return begins_run(a.sequence, a.position, i);
 }
 
 /* From a row on, of the run that ends before row `end`. */
@@ -77,14 +78,26 @@ __device__ inline tile_counts count_before(tile_counts own, tile_counts &all)
     return before;
 }
 
-/* f(tile) for those that begin among a thread's rows, which are first .. end - 1. */
+/* Texts before a thread's rows. */
+__device__ inline int texts_before(const attention_prefill_args &a, int first, int end)
+{
+    __shared__ int warps[LIST_WARPS];
+    int own = 0;
+    for (int i = first; i < end; i++) own += is_text(a.sequence, a.position, a.m, i);
+    return sum_up_to<LIST_WARPS>(own, warps) - own;
+}
+
+/* f(tile) for those that begin among a thread's rows, which are first .. end - 1. `texts`: how many of these before
+ * them are left out. */
 template <typename F>
-__device__ inline void for_each_tile(const attention_prefill_args &a, int first, int end, const run_ends &ends, F f)
+__device__ inline void for_each_tile(const attention_prefill_args &a, int first, int end, int texts,
+                                     const run_ends &ends, F f)
 {
     int run = ends.begun;
     for (int i = first, next; i < end; i = next) {
         if (begins_run(a, i)) run = i;
         for (next = i + 1; next < end && !begins_run(a, next);) next++;
+        if (is_text(a.sequence, a.position, a.m, i) && texts++ < a.texts) continue;
         int before = (i - run + a.tile_rows - 1) / a.tile_rows;
         for (int row = run + before * a.tile_rows; row < next; row += a.tile_rows)
             f(tile_at(a, row, next < end ? next : ends.end));
@@ -101,15 +114,19 @@ KERNEL_OF(LIST_THREADS, attention_prefill_tiles, attention_prefill_args)
         if (begins_run(a, i)) begins = i, run = max(run, i);
     run_ends ends = find_runs(begins, run, a.m);
     tile_counts own = {0, 0}, all;
-    for_each_tile(a, first, end, ends, [&](const prefill_tile &t) { own.tiles++, own.work += t.steps + 1; });
+    int texts = a.texts ? texts_before(a, first, end) : 0;
+    for_each_tile(a, first, end, texts, ends, [&](const prefill_tile &t) {
+        own.tiles++;
+        own.work += t.steps + TILE_WORK;
+    });
     tile_counts before = count_before(own, all);
     wait_for_input();
     let_next_start();
     if (threadIdx.x == 0) a.totals[0] = all.tiles, a.totals[1] = all.work, a.totals[2] = 0;
-    for_each_tile(a, first, end, ends, [&](prefill_tile t) {
+    for_each_tile(a, first, end, texts, ends, [&](prefill_tile t) {
         t.start = before.work;
         a.tiles[before.tiles++] = t;
-        before.work += t.steps + 1;
+        before.work += t.steps + TILE_WORK;
     });
 }
 
@@ -157,7 +174,7 @@ template <int TYPE> __device__ inline void join_parts(const attention_prefill_ar
     int64_t cut = cuts.cut(blockIdx.x + 1);
     int head = (int)(cut / cuts.work), group = threadIdx.x / GROUP;
     prefill_tile t = a.tiles[find_tile(a, cuts, (int32_t)(cut - (int64_t)head * cuts.work))];
-    int64_t base = (int64_t)head * cuts.work + t.start + 1;
+    int64_t base = (int64_t)head * cuts.work + t.start + TILE_WORK;
     int begun = cuts.block_of(base), ended = cuts.block_of(base + t.steps - 1);
     if (is_short(t) || begun == ended || begun != blockIdx.x) return;
     int first = group * GROUP_ROWS + threadIdx.x % GROUP / WARP * 2;

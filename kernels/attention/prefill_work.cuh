@@ -12,6 +12,7 @@ enum {
     GROUP_ROWS = 8, /* rows of the batch that it has: two a warp */
     SNAP_STEPS = 4, /* tiles of so few steps are not cut */
     LEAST_WORK = 2, /* steps of a block */
+    TILE_WORK = 2,  /* what a tile costs beside its steps, in steps */
     SUMS = 32,      /* of a thread: 2 rows, 16 dimensions each */
 };
 
@@ -84,7 +85,7 @@ struct piece_source {
         from = works ? cuts.cut(blockIdx.x) : cuts.all;
         to = works ? cuts.cut(blockIdx.x + 1) : cuts.all;
         n_held = handed = 0;
-        head = (int32_t)(from / cuts.work);
+        head = from < to ? (int32_t)(from / cuts.work) : 0;
         tile = from < to ? find_tile(a, cuts, (int32_t)(from - (int64_t)head * cuts.work)) : 0;
         at = from < to ? (int64_t)head * cuts.work + a.tiles[tile].start : to;
     }
@@ -94,10 +95,10 @@ struct piece_source {
     {
         while (at < to) {
             prefill_tile t = a.tiles[tile];
-            int64_t base = at + 1; /* of step 0 */
+            int64_t base = at + TILE_WORK; /* of step 0 */
             p = {t.row, t.count, t.sequence, t.position, t.begin, 0, t.steps, head, -1};
             bool mine = at >= from;
-            at += t.steps + 1;
+            at += t.steps + TILE_WORK;
             if (++tile == cuts.tiles) tile = 0, head++;
             if (is_short(t)) {
                 if (mine) return true;

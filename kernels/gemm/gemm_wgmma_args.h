@@ -63,7 +63,8 @@ struct gemm_wgmma_args {
     struct cache_args cache;
     const float *turns;        /* [m][32] pairs: cosine and sine of a row's rotations */
     const int32_t *cache_rows; /* [m] of the first head: cache_row */
-    /* Which of q, k and v (0, 1, 2) each 64 features are of, times WGMMA_HEAD_WHICH, and the head. */
+    /* Which of q, k and v (0, 1, 2) each 64 features are of, times WGMMA_HEAD_WHICH, and the head.
+     */
     uint16_t heads[WGMMA_HEADS_ROOM];
     /* WGMMA_ROWS_I8: of the rows of x, 16 more than there are; of those of w, a byte a row of its
      * tiles, the largest scale (pack/mxfp4_tiles.h). */

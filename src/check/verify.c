@@ -314,7 +314,7 @@ static bool can_run(const struct verify_run *run, const void *args, char why[OP_
     return served;
 }
 
-/* What brief runs want one case of. Rows as kernels for few of them tell them apart. */
+/* What brief runs want one case of. Rows as kernels for few of them, and for many, tell them apart. */
 static uint32_t signature(const struct op *op, const void *args, enum op_case_kind kind, int choice)
 {
     struct op_problem problem;
@@ -322,6 +322,7 @@ static uint32_t signature(const struct op *op, const void *args, enum op_case_ki
     op->problem(args, &problem);
     bool ordinary = kind == CASE_RANDOM || kind == CASE_TAIL;
     while (ordinary && rows < 6 && problem.rows > (int64_t)1 << rows) rows++;
+    rows += ordinary && problem.rows > 128;
     uint32_t groups = !ordinary || problem.groups == 0 ? 0 : problem.groups <= 32 ? 1 : 2;
     return (uint32_t)problem.weights << 24 | (uint32_t)choice << 16 | (uint32_t)problem.dtype << 8 |
            (ordinary ? 0 : (uint32_t)kind) << 5 | rows << 2 | groups;

@@ -4,6 +4,7 @@
 #include "attention/attention_args.h"
 #include "gpu/kernel.h"
 #include "ops/args.h"
+#include "ops/cuda/attention_texts.h"
 #include "ops/cuda/cache_cuda.h"
 #include "ops/cuda/few_rows_operands.h"
 #include "ops/op.h"
@@ -59,7 +60,7 @@ const struct op_variant attention_any_cuda = {
     .images = {"attention/attention.cu"},
 };
 
-/* ---- few rows: attention_decode.cu ---- */
+/* ---- few rows of each text: attention_decode.cu ---- */
 
 enum {
     FEW_ITEMS = 32,      /* rows x key heads that do not fill a GPU unless caches are cut short */
@@ -94,16 +95,21 @@ static bool can_run_decode(const void *args, const struct op_device *device,
 }
 
 /* Of a row. Not more in all than 128 rows of any length have. */
-static int64_t most_pieces(const struct attention_args *a)
+static int64_t most_pieces(int64_t rows)
 {
-    return a->m <= DECODE_ROWS ? DECODE_PIECES : DECODE_PIECES_ALL / a->m;
+    return rows <= DECODE_ROWS ? DECODE_PIECES : DECODE_PIECES_ALL / rows;
+}
+
+static size_t part_bytes(const struct attention_args *a, int64_t rows)
+{
+    return (size_t)(rows * a->kv.n_kv_heads * most_pieces(rows)) * DECODE_PART * sizeof(float);
 }
 
 static size_t workspace_decode(const void *args, int workers)
 {
     const struct attention_args *a = args;
     (void)workers;
-    return (size_t)(a->m * a->kv.n_kv_heads * most_pieces(a)) * DECODE_PART * sizeof(float);
+    return part_bytes(a, a->m);
 }
 
 /* Positions of a piece, and the warps that share one: those of a block, of a wide one, or a warp
@@ -128,7 +134,7 @@ enum {
 static const struct {
     int positions;
     enum team team;
-} pieces[PIECE_CHOICES] = {
+} pieces_of[PIECE_CHOICES] = {
     [PIECE_256] = {256, TEAM},         [PIECE_512] = {512, TEAM},
     [PIECE_1024] = {1024, TEAM},       [PIECE_2048] = {2048, TEAM},
     [WIDE_1024] = {1024, TEAM_WIDE},   [WIDE_2048] = {2048, TEAM_WIDE},
@@ -142,7 +148,7 @@ static const char *const piece_names[PIECE_CHOICES] = {
 
 static int block_warps(int choice)
 {
-    return pieces[choice].team == TEAM_WIDE ? DECODE_WARPS_WIDE : DECODE_WARPS;
+    return pieces_of[choice].team == TEAM_WIDE ? DECODE_WARPS_WIDE : DECODE_WARPS;
 }
 
 static int decode_shared(int warps, int stages)
@@ -156,7 +162,7 @@ static bool serves_piece(const void *args, const struct op_device *device, int c
 {
     const struct attention_args *a = args;
     const int warps = block_warps(choice);
-    if (pieces[choice].team != TEAM_ALONE && a->m > DECODE_ROWS) return false;
+    if (pieces_of[choice].team != TEAM_ALONE && a->m > DECODE_ROWS) return false;
     if (warps == DECODE_WARPS_WIDE && a->m * a->kv.n_kv_heads < WIDE_ITEMS_MIN) return false;
     return gpu_info(device->gpu)->shared_per_block >= decode_shared(warps, DECODE_STAGES_FEW);
 }
@@ -189,32 +195,40 @@ static const struct op_choices piece_choices = {piece_names, PIECE_CHOICES, serv
                                                 usual_piece};
 
 /* The grid is chosen without the positions, which change from step to step: blocks without work are
- * cheap. */
-static void run_decode(const struct op_context *context, const void *args)
+ * cheap. `texts`: of the rows, only these. */
+static void put_decode(const struct op_context *context, const struct attention_args *a, bool texts,
+                       int choice, void *workspace)
 {
-    const struct attention_args *a = args;
+    const int64_t rows = texts ? DECODE_ROWS_ALONE : a->m;
     const struct gpu_info *gpu = gpu_stream_info(context->stream);
     struct attention_kernel_args k = for_kernel(a);
-    const int warps = block_warps(context->choice);
+    const int warps = block_warps(choice);
     const bool wide = warps == DECODE_WARPS_WIDE;
-    int64_t items = a->m * a->kv.n_kv_heads, most = items * most_pieces(a);
+    int64_t pieces = most_pieces(rows), most = rows * a->kv.n_kv_heads * pieces;
     int64_t blocks = (int64_t)gpu->sm_count * (wide ? 1 : DECODE_BLOCKS);
-    k.partial = context->workspace;
+    k.partial = workspace;
     k.counters = gpu_stream_counters(context->stream);
     k.rows = (int32_t)a->m;
-    k.pieces = (int32_t)most_pieces(a);
+    k.texts = texts;
+    k.pieces = (int32_t)pieces;
     k.narrow = matrix_is_narrow(&a->out);
-    k.piece_blocks = pieces[context->choice].positions / KV_BLOCK;
+    k.piece_blocks = pieces_of[choice].positions / KV_BLOCK;
     k.stages = DECODE_STAGES;
     if (wide || gpu->shared_per_block < decode_shared(warps, k.stages))
         k.stages = DECODE_STAGES_FEW;
     gpu_put(context->stream, "attention/attention_decode.cu",
-            team_kernels[pieces[context->choice].team][a->kv.dtype == DTYPE_F16],
+            team_kernels[pieces_of[choice].team][a->kv.dtype == DTYPE_F16],
             &(struct gpu_launch){.grid = {(unsigned)(blocks < most ? blocks : most)},
                                  .block = {(unsigned)warps * WARP},
                                  .shared_bytes = (unsigned)decode_shared(warps, k.stages),
                                  .overlaps = true},
             &k);
+}
+
+static void run_decode(const struct op_context *context, const void *args)
+{
+    const struct attention_args *a = args;
+    put_decode(context, a, false, context->choice, context->workspace);
 }
 
 const struct op_variant attention_decode_cuda = {
@@ -229,3 +243,26 @@ const struct op_variant attention_decode_cuda = {
     .run = run_decode,
     .images = {"attention/attention_decode.cu"},
 };
+
+/* ---- texts beside prompts: attention_prefill_cuda.c has the other rows ---- */
+
+/* Texts are outputs, all of them, and of some sequences. From how many on they are worth a launch
+ * is not measured. */
+bool attention_texts_apart(const struct attention_args *a)
+{
+    enum { TEXTS_MIN = 64 };
+    const bool some = a->outputs >= TEXTS_MIN && a->kv.n_sequences >= TEXTS_MIN;
+    return some && a->outputs < a->m && a->m <= UINT16_MAX &&
+           DECODE_ROWS_ALONE * a->kv.n_kv_heads <= COUNTER_PIECES_MAX;
+}
+
+size_t attention_texts_bytes(const struct attention_args *a)
+{
+    return part_bytes(a, DECODE_ROWS_ALONE);
+}
+
+void attention_texts_put(const struct op_context *context, const struct attention_args *a,
+                         void *workspace)
+{
+    put_decode(context, a, true, ALONE_2048, workspace);
+}

@@ -9,6 +9,7 @@
 #include "gpu/kernel.h"
 #include "ops/args.h"
 #include "ops/attention.h"
+#include "ops/cuda/attention_texts.h"
 #include "ops/cuda/cache_cuda.h"
 #include "ops/cuda/few_rows_operands.h"
 #include "ops/op.h"
@@ -45,7 +46,8 @@ static const struct kind mma_kind = {.image = "attention/attention_mma.cu",
                                      .threads = MMA_PREFILL_THREADS,
                                      .shared = MMA_PREFILL_SHARED};
 
-/* Where the parts of the workspace lie; `base` may be NULL. Returns the size. */
+/* Where the parts of the workspace lie; `base` may be NULL. Returns where that of the texts begins.
+ */
 static size_t lay_out(const struct attention_args *a, const struct kind *kind, char *base,
                       struct attention_prefill_args *k)
 {
@@ -94,16 +96,22 @@ static bool suits(const void *args, const struct op_device *device, char why[OP_
     return !single;
 }
 
+static size_t workspace_of(const struct attention_args *a, const struct kind *kind)
+{
+    const size_t texts = attention_texts_apart(a) ? attention_texts_bytes(a) : 0;
+    return lay_out(a, kind, NULL, NULL) + texts;
+}
+
 static size_t workspace(const void *args, int workers)
 {
     (void)workers;
-    return lay_out(args, &wgmma_kind, NULL, NULL);
+    return workspace_of(args, &wgmma_kind);
 }
 
 static size_t workspace_mma(const void *args, int workers)
 {
     (void)workers;
-    return lay_out(args, &mma_kind, NULL, NULL);
+    return workspace_of(args, &mma_kind);
 }
 
 /* A cache as boxes of one block each: keys [64 dimensions][32], values [32][64 dimensions]. */
@@ -153,7 +161,11 @@ static void run_kind(const struct op_context *context, const struct attention_ar
         .tile_rows = kind->rows,
         .step_keys = kind->keys,
     };
-    lay_out(a, kind, context->workspace, &k);
+    const size_t behind = lay_out(a, kind, context->workspace, &k);
+    if (attention_texts_apart(a)) {
+        k.texts = DECODE_ROWS_ALONE;
+        attention_texts_put(context, a, (char *)context->workspace + behind);
+    }
     if (kind->copies_boxes) put_maps(context->stream, &a->kv, &k);
     gpu_put(context->stream, "attention/attention_prefill_work.cu", "attention_prefill_tiles",
             &(struct gpu_launch){.block = {PREFILL_LIST_THREADS}, .overlaps = true}, &k);
@@ -191,7 +203,8 @@ const struct op_variant attention_prefill_cuda = {
     .narrow = 1 << 1, /* out */
     .workspace = workspace,
     .run = run,
-    .images = {"attention/attention_prefill_work.cu", "attention/attention_prefill.cu"},
+    .images = {"attention/attention_prefill_work.cu", "attention/attention_prefill.cu",
+               "attention/attention_decode.cu"},
 };
 
 const struct op_variant attention_mma_cuda = {
@@ -205,5 +218,6 @@ const struct op_variant attention_mma_cuda = {
     .narrow = 1 << 1, /* out */
     .workspace = workspace_mma,
     .run = run_mma,
-    .images = {"attention/attention_prefill_work.cu", "attention/attention_mma.cu"},
+    .images = {"attention/attention_prefill_work.cu", "attention/attention_mma.cu",
+               "attention/attention_decode.cu"},
 };

@@ -23,7 +23,8 @@ static bool library_is_faster(const struct gemm_args *a)
 static bool suits_gemm(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
 {
     const struct gemm_args *a = args;
-    if (library_is_faster(a)) return few_rows_refuse(why, "cuBLASLt is faster with so many results");
+    if (library_is_faster(a))
+        return few_rows_refuse(why, "cuBLASLt is faster with so many results");
     return many_rows_gemm(a, a->n >= WIDE ? WIDE_ROWS_MIN : MANY_ROWS_MIN, device, why);
 }
 
