@@ -4,12 +4,23 @@
 #include "inline.cuh"
 #include "types.h"
 
-/* In (0, 1): number `index` of splitmix64's stream from `key` on. */
-INLINE double noise_of(uint64_t key, uint64_t index)
+/* Number `index` of splitmix64's stream from `key` on. */
+INLINE uint64_t noise_bits(uint64_t key, uint64_t index)
 {
     uint64_t z = key + (index + 1) * 0x9e3779b97f4a7c15u;
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
     z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    z ^= z >> 31;
-    return ((double)(z >> 12) + 0.5) * 0x1p-52;
+    return z ^ z >> 31;
+}
+
+/* In (0, 1). */
+INLINE double noise_of(uint64_t key, uint64_t index)
+{
+    return ((double)(noise_bits(key, index) >> 12) + 0.5) * 0x1p-52;
+}
+
+/* As much of it as the upper half of the bits says, which is not more. */
+INLINE float noise_below(uint64_t key, uint64_t index)
+{
+    return (float)(uint32_t)(noise_bits(key, index) >> 32) * 0x1p-32f;
 }

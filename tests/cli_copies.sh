@@ -57,7 +57,7 @@ card="-m synth:small,layers=1 --backend cuda --parallel 4 -b 16 -c 128 --copies"
 # shellcheck disable=SC2086 # words
 {
     export LD_LIBRARY_PATH=$SOL_FAKE_GPU
-    FAKE_CUDA_FAIL=graph_launch:1:700:1 served failure $card 2
+    FAKE_CUDA_FAIL=launch:40:700:1 served failure $card 2
     has err 'warning: copy 1 of 2 has failed, the others go on: .*CUDA_ERROR_'
     if grep 'fake driver: ' err; then fail "leaks, or uses what it has wrongly"; fi
     run 5 serve --port 0 $card 3

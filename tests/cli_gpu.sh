@@ -80,7 +80,8 @@ run 0 model fit -m synth:tiny
 has out 'steps of 512 tokens'
 # dense weights of q8_0 in a prompt: tiles of any number of rows
 run 0 bench --backend cuda -m synth:tiny,dense=q8_0 -p 300 -n 0 -r 1 --no-store --no-limits -q --ops
-has out '^pp300 +attn_out +attn_out_many_cuda'
+has out '^pp300 +attn_add +attn_add_many_cuda'
+has out '^pp300 +attn_route +attn_route_many_cuda'
 has out '^pp300 +gemm +gemm_wgmma_cuda'
 # few rows and many: where one kind of composite ends and the other begins
 run 0 kernels --wide --backend cuda -m synth:gpt-oss-20b,layers=1 --rows 16

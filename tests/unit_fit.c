@@ -359,6 +359,30 @@ static void test_shapes_gpu(void **state)
     fake_cuda_stop();
 }
 
+/* Where shapes vary, one that comes again and again has a graph at last. */
+static void test_graphs_of_varied(void **state)
+{
+    (void)state;
+    enum { SINGLE = 32 };
+    struct gpu *gpu;
+    struct engine *e;
+    cuda_replace(fake_cuda_start(&hopper));
+    assert_int_equal(gpu_open(0, &gpu), SOL_OK);
+    struct engine_params p = params_of(3, gpu);
+    p.shapes_vary = true;
+    assert_int_equal(engine_create(tiny, &p, &e), SOL_OK);
+    for (int64_t i = 0; i < SINGLE; i++) step(e, &p, 2, 1);
+    step(e, &p, 3, 1);
+    assert_int_equal(fake_cuda_count("graph_instantiate"), 0);
+    for (int64_t i = 0; i < 2; i++) step(e, &p, 2, 1);
+    assert_int_equal(fake_cuda_count("graph_instantiate"), 1);
+    assert_int_equal(fake_cuda_count("graph_launch"), 2);
+    engine_destroy(e);
+    gpu_close(gpu);
+    cuda_replace(NULL);
+    fake_cuda_stop();
+}
+
 /* More shapes than are kept: those that were not used for longest go, and their graphs. */
 static void test_eviction(void **state)
 {
@@ -464,6 +488,7 @@ int main(void)
         cmocka_unit_test(test_places),
         cmocka_unit_test(test_shapes),
         cmocka_unit_test(test_shapes_gpu),
+        cmocka_unit_test(test_graphs_of_varied),
         cmocka_unit_test(test_eviction),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

@@ -1,6 +1,7 @@
 /* A token from its row of logits by a race (op sample, src/ops/args.h): what is known of its pieces, of some draws in
- * two passes, and who is first of all. A token's pace is 1 / its time. Paces are compared as logarithms: those of a
- * warp in float32, and those next to its largest again in double. blockIdx.y is the row. */
+ * two passes, and who is first of all. A token's pace is 1 / its time. Paces are compared as logarithms. Few tokens can
+ * be a block's first: of all is known what their pace is not above, in float32 by few instructions; of each thread's
+ * best the pace; of those next to the largest of these the pace in double. blockIdx.y is the row. */
 #include "common.cuh"
 #include "noise.cuh"
 #include "sample/sample_args.h"
@@ -34,10 +35,10 @@ __device__ inline float logit_at(const sample_kernel_args &a, const candidates &
     return banned || isnan(value) ? -INFINITY : value;
 }
 
-/* This thread's of a block's piece; neighbouring threads have neighbours. */
-__device__ inline uint32_t column_of(int n)
+/* This thread's of a block's piece, EACH of them; neighbouring threads have neighbours. */
+template <int EACH> __device__ inline uint32_t column_of(int n)
 {
-    return blockIdx.x * SAMPLE_PIECE + n * SAMPLE_THREADS + threadIdx.x;
+    return (blockIdx.x * EACH + n) * SAMPLE_THREADS + threadIdx.x;
 }
 
 /* ---- of warps and blocks ---- */
@@ -74,6 +75,16 @@ __device__ inline entrant<T> block_largest(entrant<T> mine)
     return warp_largest(of[threadIdx.x % WARPS]);
 }
 
+/* To all of the block; once a kernel. */
+__device__ inline float block_max(float mine)
+{
+    __shared__ float of[WARPS];
+    mine = warp_max(mine);
+    if (threadIdx.x % WARP == 0) of[threadIdx.x / WARP] = mine;
+    __syncthreads();
+    return warp_max(of[threadIdx.x % WARPS]);
+}
+
 __device__ inline float block_sum(float mine)
 {
     __shared__ float of[WARPS];
@@ -94,40 +105,59 @@ __device__ __noinline__ double pace_of(const sample_kernel_draw &draw, float max
     return draw.key ? weight - log(-log1p(-noise_of(draw.key, id))) : weight;
 }
 
-__device__ inline float rough_pace_of(const sample_kernel_draw &draw, float max, float value, uint64_t id)
+/* The same in float32 of the weight's logarithm. */
+__device__ __noinline__ float rough_pace_of(uint64_t key, float weight, uint64_t id)
 {
-    const float weight = (value - max) * fminf((float)draw.inverse_temperature, 1e30f);
-    if (!draw.key) return weight;
-    const double v = noise_of(draw.key, id);
+    if (!key) return weight;
+    const double v = noise_of(key, id);
     return weight - logf(v < 0.5 ? -log1pf(-(float)v) : -logf((float)(1 - v)));
 }
 
-__device__ inline bool is_heavy(const sample_kernel_draw &draw, float max, float value)
+/* What it is not above, as v < -log(1 - v). */
+__device__ inline float most_pace_of(uint64_t key, float weight, uint64_t id)
 {
-    if (!(draw.min_p > 0)) return true;
-    return exp(((double)value - max) * draw.inverse_temperature) >= draw.min_p;
+    return key ? weight - 0.693147181f * __log2f(noise_below(key, id)) : weight;
 }
 
-/* The race of a block's piece beside `max`, which is finite; thread 0 writes. */
+__device__ __noinline__ bool is_exactly_heavy(double weight, double min_p)
+{
+    return exp(weight) >= min_p;
+}
+
+/* Whether the weight, whose logarithm is about `rough`, is at least min_p, of which `edge` is the logarithm. */
+__device__ inline bool is_heavy(const sample_kernel_draw &draw, float max, float value, float rough, float edge)
+{
+    if (fabsf(rough - edge) > CLOSE) return rough > edge;
+    return is_exactly_heavy(((double)value - max) * draw.inverse_temperature, draw.min_p);
+}
+
+/* The race of a block's piece beside `max`, which is finite; thread 0 writes. MIN_P: there is one. */
+template <bool MIN_P, int EACH>
 __device__ inline void race(const sample_kernel_args &a, const sample_kernel_draw &draw, float max,
-                            const float (&values)[SAMPLE_EACH])
+                            const float (&values)[EACH])
 {
     const uint32_t end = (uint32_t)a.vocab - 1;
-    float paces[SAMPLE_EACH], top = -INFINITY, sum = 0;
+    const float inverse_temperature = fminf((float)draw.inverse_temperature, 1e30f);
+    const float edge = MIN_P ? logf((float)draw.min_p) : 0;
+    float paces[EACH], sum = 0, weight = -INFINITY; /* the weight of this thread's best */
+    entrant<float> best{-INFINITY, NOBODY};
 #pragma unroll
-    for (int n = 0; n < SAMPLE_EACH; n++) {
-        const uint32_t column = min(column_of(n), end);
-        const bool runs = values[n] > -INFINITY && is_heavy(draw, max, values[n]);
-        paces[n] = runs ? rough_pace_of(draw, max, values[n], a.ids ? a.ids[column] : column) : -INFINITY;
-        top = fmaxf(top, paces[n]);
+    for (int n = 0; n < EACH; n++) {
+        const uint32_t column = min(column_of<EACH>(n), end), id = a.ids ? a.ids[column] : column;
+        const float own = (values[n] - max) * inverse_temperature;
+        paces[n] = -INFINITY;
+        if (values[n] > -INFINITY && (!MIN_P || is_heavy(draw, max, values[n], own, edge)))
+            paces[n] = a.share ? rough_pace_of(draw.key, own, id) : most_pace_of(draw.key, own, id);
+        if (paces[n] > best.value) best = {paces[n], (int32_t)id}, weight = own;
         if (a.share) sum += expf(paces[n]);
     }
-    top = warp_max(top);
+    if (!a.share && best.value > -INFINITY) best.value = rough_pace_of(draw.key, weight, (uint32_t)best.id);
+    const float top = block_max(best.value);
     entrant<double> first{-INFINITY, NOBODY};
 #pragma unroll
-    for (int n = 0; n < SAMPLE_EACH; n++) {
+    for (int n = 0; n < EACH; n++) {
         if (!(paces[n] >= top - CLOSE) || paces[n] == -INFINITY) continue;
-        const uint32_t column = column_of(n);
+        const uint32_t column = column_of<EACH>(n);
         first = larger(first, {pace_of(draw, max, values[n], a.ids ? a.ids[column] : column), (int32_t)column});
     }
     first = block_largest(first);
@@ -137,19 +167,25 @@ __device__ inline void race(const sample_kernel_args &a, const sample_kernel_dra
     piece.lead = first.value, piece.first = first.id, piece.sum = sum;
 }
 
+template <int EACH>
+__device__ inline void load_values(const sample_kernel_args &a, const candidates &c, float (&values)[EACH])
+{
+#pragma unroll
+    for (int n = 0; n < EACH; n++) values[n] = logit_at(a, c, column_of<EACH>(n));
+}
+
 /* With min_p the row's largest says who runs: those races come later. */
-KERNEL_OF(SAMPLE_THREADS, sample_pieces, sample_kernel_args)
+template <int EACH> __device__ inline void pieces(const sample_kernel_args &a)
 {
     wait_for_input();
     let_next_start();
     const candidates c = candidates_of(a);
     const sample_kernel_draw draw = a.draws[blockIdx.y];
-    float values[SAMPLE_EACH];
+    float values[EACH];
     entrant<float> largest{-INFINITY, NOBODY};
+    load_values(a, c, values);
 #pragma unroll
-    for (int n = 0; n < SAMPLE_EACH; n++) values[n] = logit_at(a, c, column_of(n));
-#pragma unroll
-    for (int n = 0; n < SAMPLE_EACH; n++) largest = larger(largest, {values[n], (int32_t)column_of(n)});
+    for (int n = 0; n < EACH; n++) largest = larger(largest, {values[n], (int32_t)column_of<EACH>(n)});
     largest = block_largest(largest);
     if (threadIdx.x == 0) {
         sample_piece &piece = a.partial[blockIdx.y * a.pieces + blockIdx.x];
@@ -157,7 +193,7 @@ KERNEL_OF(SAMPLE_THREADS, sample_pieces, sample_kernel_args)
         piece.lead = -INFINITY, piece.first = NOBODY, piece.sum = 0;
     }
     if (draw.min_p > 0 || isinf(largest.value) || (!draw.key && !a.share)) return;
-    race(a, draw, largest.value, values);
+    race<false>(a, draw, largest.value, values);
 }
 
 /* The largest of the whole row, from its pieces; to all threads. */
@@ -171,7 +207,7 @@ __device__ inline entrant<float> row_largest(const sample_kernel_args &a)
 }
 
 /* The races that take the row's largest. */
-KERNEL_OF(SAMPLE_THREADS, sample_again, sample_kernel_args)
+template <int EACH> __device__ inline void again(const sample_kernel_args &a)
 {
     wait_for_input();
     let_next_start();
@@ -179,12 +215,24 @@ KERNEL_OF(SAMPLE_THREADS, sample_again, sample_kernel_args)
     if (!(draw.min_p > 0)) return;
     const entrant<float> largest = row_largest(a);
     if (isinf(largest.value)) return;
-    const candidates c = candidates_of(a);
-    float values[SAMPLE_EACH];
-#pragma unroll
-    for (int n = 0; n < SAMPLE_EACH; n++) values[n] = logit_at(a, c, column_of(n));
-    race(a, draw, largest.value, values);
+    float values[EACH];
+    load_values(a, candidates_of(a), values);
+    race<true>(a, draw, largest.value, values);
 }
+
+/* Two blocks an SM, so that one has loads on their way while the other computes. */
+#define SAMPLE_KERNEL(name, what)                                                                   \
+    extern "C" __global__ void __launch_bounds__(SAMPLE_THREADS, 2)                                 \
+        name(const __grid_constant__ sample_kernel_args a)                                          \
+    {                                                                                               \
+        what(a);                                                                                    \
+    }
+#define SAMPLE_KERNELS(name, each)                                                                  \
+    SAMPLE_KERNEL(sample_pieces##name, pieces<each>)                                                \
+    SAMPLE_KERNEL(sample_again##name, again<each>)
+
+SAMPLE_KERNELS(, SAMPLE_EACH)
+SAMPLE_KERNELS(_many, SAMPLE_EACH_MANY)
 
 /* ---- the row ---- */
 

@@ -6,11 +6,11 @@
 
 enum {
     SAMPLE_THREADS = 512,
-    SAMPLE_EACH = 4,
-    SAMPLE_PIECE = SAMPLE_THREADS * SAMPLE_EACH,
+    SAMPLE_EACH = 4,       /* logits of a thread */
+    SAMPLE_EACH_MANY = 12, /* where rows are many */
 };
 
-/* What is known of SAMPLE_PIECE logits. */
+/* What is known of a piece, of as many logits as a block's threads have. */
 struct sample_piece {
     float max;     /* -infinity: none may be chosen */
     int32_t id;    /* the lowest column that has it */

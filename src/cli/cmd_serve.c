@@ -296,6 +296,7 @@ static enum sol_status load(struct serve *s)
     if (o->engine.pipeline_parallel && !o->engine.copies && o->engine.gpus)
         o->engine.copies = batches_for(o->engine.gpus);
     SOL_TRY(engine_options_params(&o->engine, &s->params));
+    s->params.shapes_vary = true;
     if (o->size.context) s->params.context = o->size.context;
     /* All texts wait for a step. */
     if (!o->engine.batch && s->params.max_batch > ENGINE_BATCH_MANY)

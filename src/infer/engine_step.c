@@ -13,6 +13,9 @@
 
 /* Of plans and their graphs: some hundred of a model of 36 layers. */
 static const size_t plans_bytes = (size_t)128 << 20;
+/* By single launches, before a graph is made: of a step of 128 rows and more that saves less than a
+ * hundredth of it, and takes as long as half of it. */
+enum { RUNS_OF_VARIED = 32 };
 /* Of ranks, which have to keep the same ones: a graph of one rank does not meet single calls of
  * another. */
 enum { PLANS_OF_RANKS = 64 };
@@ -35,6 +38,7 @@ static enum sol_status make_plan(struct engine *e, struct cached_plan *p)
 {
     SOL_TRY(plan_create(&e->params.chooser, &p->plan));
     plan_share(p->plan, e->buffers.scratch_at, e->buffers.scratch);
+    if (e->params.shapes_vary && !e->params.team) plan_graph_after(p->plan, RUNS_OF_VARIED);
     const enum forward_draw draw = e->rank ? FORWARD_NO_DRAW : p->draw; /* the first rank draws */
     struct forward_step step = step_of(e, p->rows, p->outputs, draw);
     step.piece_rows = p->piece_rows;

@@ -32,6 +32,7 @@ enum sol_status plan_create(const struct chooser *chooser, struct plan **out)
     if (!plan) return status_set(SOL_E_MEMORY, "no memory for a plan");
     plan->chooser = *chooser;
     plan->layer = -1;
+    plan->graph_after = 1;
     if (arena_create(64 << 10, &plan->arena) != SOL_OK) {
         plan_destroy(plan);
         return SOL_E_MEMORY;
@@ -71,6 +72,11 @@ void plan_destroy(struct plan *plan)
     free(plan->calls);
     arena_destroy(plan->arena);
     free(plan);
+}
+
+void plan_graph_after(struct plan *plan, int64_t runs)
+{
+    plan->graph_after = runs;
 }
 
 void plan_share(struct plan *plan, void *memory, size_t size)

@@ -32,8 +32,9 @@ struct plan {
     size_t top, need;          /* its height now, and at most */
     struct gpu_event **events; /* for timed runs on a GPU: one before each step and one behind */
     int n_events;
-    struct gpu_graph *graph;  /* of all steps, on one stream; NULL before the second run */
-    bool loaded;              /* the steps ran once, so their kernels are on the GPU */
+    struct gpu_graph *graph;  /* of all steps, on one stream; or NULL */
+    int64_t single_runs;      /* that made no graph; the first loads the kernels */
+    int64_t graph_after;      /* so many of them a graph is made */
     plan_choice_fn on_choice; /* may be NULL */
     void *on_choice_arg;
     enum sol_status status;

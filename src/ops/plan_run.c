@@ -112,7 +112,7 @@ static void drop_graph(struct plan *plan)
     plan->graph = NULL;
 }
 
-/* The first run loads the kernels; the second is captured, and from then on a run is one launch. */
+/* From then on a run is one launch. */
 static enum sol_status capture(struct plan *plan, const struct op_context *context)
 {
     struct gpu_stream *stream = context->stream;
@@ -143,9 +143,10 @@ static enum sol_status run_on_gpu(struct plan *plan, const struct op_context *co
                                   const struct plan_observer *observer)
 {
     struct gpu_stream *stream = context->stream;
-    if (!timed && !observer && plan->n_steps && plan->loaded) return run_graph(plan, context);
+    const bool often = plan->single_runs >= plan->graph_after;
+    if (!timed && !observer && plan->n_steps && often) return run_graph(plan, context);
     struct lanes lanes = {.main = stream, .beside = timed || observer ? NULL : context->beside};
-    plan->loaded = true;
+    plan->single_runs++;
     if (timed) SOL_TRY(make_events(plan));
     const uint64_t began = timed ? clock_ns() : 0;
     if (timed) SOL_TRY(gpu_event_record(plan->events[0], stream));

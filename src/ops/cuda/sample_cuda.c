@@ -5,9 +5,17 @@
 
 _Static_assert(sizeof(struct sample_draw) == sizeof(struct sample_kernel_draw), "one layout");
 
+/* Whether their blocks fill a GPU when each has more to do. */
+static bool many_rows(const struct sample_args *a)
+{
+    enum { MANY = 16 };
+    return a->n >= MANY;
+}
+
 static int64_t piece_count(const struct sample_args *a)
 {
-    return (a->vocab + SAMPLE_PIECE - 1) / SAMPLE_PIECE;
+    const int64_t piece = SAMPLE_THREADS * (many_rows(a) ? SAMPLE_EACH_MANY : SAMPLE_EACH);
+    return (a->vocab + piece - 1) / piece;
 }
 
 static size_t workspace(const void *args, int workers)
@@ -33,7 +41,9 @@ static void run(const struct op_context *context, const void *args)
         .next = a->next,
         .share = a->share,
     };
-    static const char *const kernels[] = {"sample_pieces", "sample_again", "sample_draw"};
+    const bool many = many_rows(a);
+    const char *const kernels[] = {many ? "sample_pieces_many" : "sample_pieces",
+                                   many ? "sample_again_many" : "sample_again", "sample_draw"};
     for (int i = 0; i < 3; i++)
         gpu_put(context->stream, "sample/sample.cu", kernels[i],
                 &(struct gpu_launch){.grid = {i < 2 ? (unsigned)k.pieces : 1, (unsigned)a->n},
