@@ -49,7 +49,7 @@ PY
     mkdir -p "$work/kernels/gemm" "$work/kernels/route"
     (cat "$SOL_SOURCE_DIR/kernels/route/route.cu"; echo // changed) >"$work/kernels/route/route.cu"
     run 0 kernels --backend cuda -m synth:tiny,layers=2 --rows 200 --explain --wide --kernel-src "$work/kernels"
-    has err 'the tuning record is of other kernels of route, attn_out, attn_moe and ignored there; sol tune measures anew'
+    has err 'the tuning record is of other kernels of route, attn_out, attn_route, attn_moe and ignored there; sol tune measures anew'
     has out 'gemm_wgmma_cuda:gemm_wgmma_bf16_16 .*tuning measured it'
     (cat "$SOL_SOURCE_DIR/kernels/gemm/gemm_wgmma.cuh"; echo // changed) >"$work/kernels/gemm/gemm_wgmma.cuh"
     run 0 kernels --backend cuda -m synth:tiny,layers=2 --rows 200 --explain --wide --kernel-src "$work/kernels"

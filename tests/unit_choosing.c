@@ -518,28 +518,35 @@ static cuda_result note_heads(const char *kernel, const struct cuda_launch *conf
     return CUDA_OK;
 }
 
-/* Each is there once, and a block, of two or three neighbours, has one of k at most. */
+/* Each is there once. Where each block has one tile, it has one head of k at most: of two or three
+ * neighbours. Else they follow each other. */
 static void heads_of_k_are_apart(void **state)
 {
     (void)state;
     enum { Q = 64, KV = 8, ALL = Q + 2 * KV };
-    const struct fake_cuda_params hopper = {
-        .devices = 1, .major = 9, .memory = (size_t)256 << 20, .run = note_heads};
-    bool seen[3][Q] = {{false}};
-    struct stage s;
-    open_stage_on(&s, &hopper);
-    kernel_of(&s, &op_attn_in, make_args(s.arena, &op_attn_in, DTYPE_BF16, ROWS_MAX), true);
-    for (int i = 0, k_before = -3; i < ALL; i++) {
-        const int which = heads[i] / WGMMA_HEAD_WHICH, head = heads[i] % WGMMA_HEAD_WHICH;
-        assert_in_range(which, 0, 2);
-        assert_in_range(head, 0, (which ? KV : Q) - 1);
-        assert_false(seen[which][head]);
-        seen[which][head] = true;
-        if (which != 1) continue;
-        assert_true(i - k_before >= 3);
-        k_before = i;
+    for (int apart = 0; apart < 2; apart++) {
+        const struct fake_cuda_params hopper = {.devices = 1,
+                                                .major = 9,
+                                                .memory = (size_t)256 << 20,
+                                                .sms = apart ? 132 : 4,
+                                                .run = note_heads};
+        bool seen[3][Q] = {{false}};
+        struct stage s;
+        open_stage_on(&s, &hopper);
+        kernel_of(&s, &op_attn_in, make_args(s.arena, &op_attn_in, DTYPE_BF16, ROWS_MAX), true);
+        for (int i = 0, k_before = -3; i < ALL; i++) {
+            const int which = heads[i] / WGMMA_HEAD_WHICH, head = heads[i] % WGMMA_HEAD_WHICH;
+            assert_in_range(which, 0, 2);
+            assert_in_range(head, 0, (which ? KV : Q) - 1);
+            assert_false(seen[which][head]);
+            seen[which][head] = true;
+            if (!apart) assert_int_equal(which, i < Q ? 0 : i < Q + KV ? 1 : 2);
+            if (which != 1) continue;
+            if (apart) assert_true(i - k_before >= 3);
+            k_before = i;
+        }
+        close_stage(&s);
     }
-    close_stage(&s);
 }
 
 /* ---- architectures ---- */
