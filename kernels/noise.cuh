@@ -19,7 +19,7 @@ INLINE double noise_of(uint64_t key, uint64_t index)
     return ((double)(noise_bits(key, index) >> 12) + 0.5) * 0x1p-52;
 }
 
-/* As much of it as the upper half of the bits says, which is not more. */
+/* The same of the upper half of the bits alone: not more, but for its rounding to float32. */
 INLINE float noise_below(uint64_t key, uint64_t index)
 {
     return (float)(uint32_t)(noise_bits(key, index) >> 32) * 0x1p-32f;

@@ -253,6 +253,20 @@ static void test_scratch_of_many_rows(void **state)
     fake_cuda_stop();
 }
 
+/* Kernels of texts and prompts need more than those of texts alone. */
+static void compare_outputs(const struct model *model, struct gpu *gpu)
+{
+    struct engine_params p = params_of(3, gpu);
+    struct engine_parts all, some;
+    p.context = 4096;
+    p.sequences = p.max_batch = p.max_outputs = 256;
+    assert_int_equal(fit_engine(model, &p, &all), SOL_OK);
+    p.max_outputs = 200;
+    assert_int_equal(fit_engine(model, &p, &some), SOL_OK);
+    if (some.scratch > all.scratch)
+        fail_msg("with fewer outputs %zu bytes of scratch for %zu", some.scratch, all.scratch);
+}
+
 static void test_scratch(void **state)
 {
     (void)state;
@@ -272,6 +286,7 @@ static void test_scratch(void **state)
             assert_int_equal(gpu_describe(&gpus[g], &gpu), SOL_OK);
             assert_int_equal(model_upload_outline(model, gpu, &up), SOL_OK);
             compare_rows(up, gpu, 700);
+            compare_outputs(up, gpu);
             model_upload_destroy(up, gpu);
             gpu_close(gpu);
         }

@@ -1,8 +1,8 @@
 /* Attention of few rows over long caches, head_dim 64, up to eight query heads a key head, exact: what
  * has to be read is the cache, once, and everything else hides behind that.
  *
- * The positions of a row are cut into pieces, by the row's own length alone, so that its result does
- * not depend on the other rows; the pieces of all rows and key heads are dealt out to teams of W warps:
+ * The positions of a row are cut into pieces, by its own length and the number of rows of the step, so
+ * that its result does not depend on which the other rows are; the pieces of all rows and key heads are dealt out to teams of W warps:
  * a whole block of the grid, or, where there are many pieces, a warp each. Each warp of a team takes every
  * W'th cache block of 32 positions, all query heads together, and keeps up to three under way by copies of
  * 16 bytes into its own part of shared memory, swizzled so that ldmatrix meets no bank twice. What no kernel
@@ -517,7 +517,8 @@ template <int TYPE, int WARPS, int W> __device__ inline void decode(const attent
     /* The next kernel may begin while the one before this still runs: that one has waited, so that what
      * came before it has ended, and who follows attention reads nothing of either before it waits. */
     let_next_start();
-    /* Where nobody may have work, all wait: who follows takes it that what came before has ended. */
+    /* Without texts no block has work. All wait all the same: the next kernel takes the end of this one to mean that
+     * the kernel before it has ended. */
     bool waited = our::ALONE && a.texts;
     if (waited) wait_for_input();
     /* Without work, and without waiting: a block of the next kernel takes the place the sooner. */

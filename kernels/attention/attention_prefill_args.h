@@ -39,7 +39,7 @@ struct prefill_tile {
     int32_t row, count, sequence, position; /* of the first row */
     int32_t begin;                          /* first position read, where a block or page begins */
     int32_t steps;                          /* of step_keys positions from there */
-    int32_t start; /* work of the tiles before it: each costs its steps and one */
+    int32_t start; /* work of the tiles before it: each costs its steps and TILE_WORK */
     int32_t padding;
 };
 SOL_STATIC_ASSERT(sizeof(struct prefill_tile) == 32, "host and device agree");

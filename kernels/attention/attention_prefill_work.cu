@@ -87,8 +87,8 @@ __device__ inline int texts_before(const attention_prefill_args &a, int first, i
     return sum_up_to<LIST_WARPS>(own, warps) - own;
 }
 
-/* f(tile) for those that begin among a thread's rows, which are first .. end - 1. `texts`: how many of these before
- * them are left out. */
+/* f(tile) for those that begin among a thread's rows, which are first .. end - 1. `texts`: how many texts stand before
+ * these. The first a.texts of the step are left out. */
 template <typename F>
 __device__ inline void for_each_tile(const attention_prefill_args &a, int first, int end, int texts,
                                      const run_ends &ends, F f)

@@ -1,7 +1,7 @@
 /* A token from its row of logits by a race (op sample, src/ops/args.h): what is known of its pieces, of some draws in
  * two passes, and who is first of all. A token's pace is 1 / its time. Paces are compared as logarithms. Few tokens can
- * be a block's first: of all is known what their pace is not above, in float32 by few instructions; of each thread's
- * best the pace; of those next to the largest of these the pace in double. blockIdx.y is the row. */
+ * be a block's first. For all an upper bound of the pace is computed, in few instructions; for each thread's best the
+ * pace in float32; for those whose bound reaches the largest of these, the pace in double. blockIdx.y is the row. */
 #include "common.cuh"
 #include "noise.cuh"
 #include "sample/sample_args.h"
@@ -113,7 +113,7 @@ __device__ __noinline__ float rough_pace_of(uint64_t key, float weight, uint64_t
     return weight - logf(v < 0.5 ? -log1pf(-(float)v) : -logf((float)(1 - v)));
 }
 
-/* What it is not above, as v < -log(1 - v). */
+/* An upper bound: v < -log(1 - v). */
 __device__ inline float most_pace_of(uint64_t key, float weight, uint64_t id)
 {
     return key ? weight - 0.693147181f * __log2f(noise_below(key, id)) : weight;

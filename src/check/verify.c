@@ -187,7 +187,7 @@ static bool compare_part(const struct numbers *x, const struct op_part *part, do
 {
     double floor = mean_norm(x, part);
     int64_t rounded = 0, n = part->row;
-    for (int64_t at = part->from; at < part->from + part->count; at += n) {
+    for (int64_t at = part->from; n > 0 && at < part->from + part->count; at += n) {
         bool finite = row_finite(x->what, x->out, at, n);
         long long row = (at - part->from) / n;
         if (row_finite(x->what, x->ref, at, n) != finite) {
@@ -314,7 +314,8 @@ static bool can_run(const struct verify_run *run, const void *args, char why[OP_
     return served;
 }
 
-/* What brief runs want one case of. Rows as kernels for few of them, and for many, tell them apart. */
+/* What brief runs want one case of. Rows as kernels for few of them, and for many, tell them apart.
+ */
 static uint32_t signature(const struct op *op, const void *args, enum op_case_kind kind, int choice)
 {
     struct op_problem problem;

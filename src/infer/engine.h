@@ -33,7 +33,8 @@ struct engine_params {
      * model. */
     int64_t features[ENGINE_FEATURES_MAX], n_features;
     bool shapes_vary;  /* most steps have other numbers of rows than those before, as a server's:
-                        * on a GPU a graph is made only of those that come again and again */
+                        * on a GPU a graph is made only of those that come again and again. A team
+                        * makes them as if it were not so */
     bool keep;         /* what an op read is still there when the step is over, for those who
                         * run ops again; takes more memory */
     bool rounded_rope; /* ggml's rounding of YaRN's bounds, to compare with llama.cpp */

@@ -13,8 +13,9 @@
 
 /* Of plans and their graphs: some hundred of a model of 36 layers. */
 static const size_t plans_bytes = (size_t)128 << 20;
-/* By single launches, before a graph is made: of a step of 128 rows and more that saves less than a
- * hundredth of it, and takes as long as half of it. */
+/* Where shapes vary, so many runs launch kernel by kernel before a graph is made. Of 128 rows and
+ * more a graph saves less than a hundredth of a step, and making it takes as long as half of one.
+ */
 enum { RUNS_OF_VARIED = 32 };
 /* Of ranks, which have to keep the same ones: a graph of one rank does not meet single calls of
  * another. */

@@ -44,15 +44,14 @@ static enum sol_status find_repeats(const struct model *model, bool **skip)
     return SOL_OK;
 }
 
-/* Raises `most` to what steps of so many rows need. */
-static enum sol_status dry_run(const struct model *model, const struct buffers *b, const bool *skip,
-                               int64_t rows, int64_t piece_rows, size_t *most)
+/* Raises b->scratch to what steps of so many rows and outputs need. */
+static enum sol_status dry_run(const struct model *model, struct buffers *b, const bool *skip,
+                               int64_t rows, int64_t outputs)
 {
     const struct engine_params *p = b->params;
     const struct batch batch = {.n_tokens = rows};
     const bool gpu = p->chooser.device.gpu;
     struct forward_piece pieces[FORWARD_PIECES_MAX];
-    int64_t outputs = rows < p->max_outputs ? rows : p->max_outputs;
     struct plan *plan;
     const struct forward_step step = {.model = model,
                                       .batch = &batch,
@@ -61,29 +60,37 @@ static enum sol_status dry_run(const struct model *model, const struct buffers *
                                       .outputs = outputs,
                                       .draw = gpu ? FORWARD_DRAW : FORWARD_NO_DRAW,
                                       .skip = skip,
-                                      .piece_rows = piece_rows,
+                                      .piece_rows = forward_piece_rows(&model->config, rows, gpu),
                                       .pieces = pieces};
     SOL_TRY(plan_create(&p->chooser, &plan));
     forward_build(plan, &step);
     enum sol_status status = plan_finish_dry(plan);
-    if (plan_bytes(plan) > *most) *most = plan_bytes(plan);
+    if (plan_bytes(plan) > b->scratch) b->scratch = plan_bytes(plan);
     plan_destroy(plan);
     return status;
 }
 
-/* Another number of rows may have other kernels, and more rows need less. Ops of rows and of
- * outputs have nothing in common, so that all shapes are looked at; of many rows some, as what lies
- * between two of them needs at most its share more. */
+/* With as many outputs as there may be, and, where those are all rows, with one less: kernels of
+ * texts alone may be others than of texts and prompts. */
+static enum sol_status dry_runs(const struct model *model, struct buffers *b, const bool *skip,
+                                int64_t rows)
+{
+    const int64_t most = b->params->max_outputs;
+    SOL_TRY(dry_run(model, b, skip, rows, rows < most ? rows : most));
+    return rows > 1 && rows <= most ? dry_run(model, b, skip, rows, rows - 1) : SOL_OK;
+}
+
+/* Another number of rows may have other kernels, and more rows need less. Ops of rows need nothing
+ * of the outputs but whether these are all rows, so that all shapes are looked at; of many rows
+ * some, as what lies between two of them needs at most its share more. */
 enum sol_status fit_scratch(const struct model *model, struct buffers *b)
 {
     enum { EACH = 1024, STRIDE = 32 };
     bool *skip;
-    const bool gpu = b->params->chooser.device.gpu;
     enum sol_status status = find_repeats(model, &skip);
     const int64_t most = b->params->max_batch;
     for (int64_t rows = 1, step; rows <= most && status == SOL_OK; rows += step) {
-        const int64_t piece = forward_piece_rows(&model->config, rows, gpu);
-        status = dry_run(model, b, skip, rows, piece, &b->scratch);
+        status = dry_runs(model, b, skip, rows);
         step = rows < EACH ? 1 : rows + STRIDE > most && rows < most ? most - rows : STRIDE;
     }
     if (most > EACH) b->scratch += (b->scratch * STRIDE / EACH + 255) / 256 * 256;

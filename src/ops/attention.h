@@ -6,10 +6,10 @@
 
 #include "ops/args.h"
 
-/* Whether each row may read the cache for itself: hardly more rows than sequences have room, and
- * where they are many, no prompt among them; or so few of one, guesses that are checked, that the
- * second cache holds what they read again. Else kernels that take many rows of a sequence together
- * read less. */
+/* Whether each row may read the cache for itself: there are at most two for each sequence that has
+ * room, and if they are more than 128 all are outputs, so that no prompt is among them. Or they are
+ * so few of one sequence, guesses that are checked, that the second cache holds what they read
+ * again. Else kernels that take many rows of a sequence together read less. */
 static inline bool attention_rows_apart(const struct attention_args *a)
 {
     enum { FEW = 2, MANY = 128, CHECKED = 17, POSITIONS = 1 << 16 };

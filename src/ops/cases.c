@@ -190,8 +190,9 @@ struct batch *case_batch(struct case_maker *c, int64_t m, int64_t n_sequences, i
     }
     for (int64_t s = 0; s < n_sequences; s++) next[s] = (int32_t)rng_range(c->rng, 0, max_start);
     int32_t sequence = 0;
-    const int switches = n_sequences >= CASE_CROWD ? 9 : 1; /* of ten */
+    const bool crowd = n_sequences >= CASE_CROWD;
     for (int64_t i = 0; i < m; i++) {
+        const int switches = !crowd ? 1 : i < m * 3 / 4 ? 9 : 0; /* of ten */
         /* Runs of one sequence with switches between, as a scheduler mixes prefill and decode. */
         if (rng_range(c->rng, 0, 9) < switches)
             sequence = (int32_t)rng_range(c->rng, 0, n_sequences - 1);

@@ -88,9 +88,10 @@ void case_large_block(const struct case_maker *c, const struct tensor *t);
 enum dtype case_weight_dtype(const struct case_maker *c);
 
 enum { CASE_CROWD = 64 }; /* sequences */
-/* A batch of sequences over a filled cache: some rows deep in a sequence, some at its start; of a
- * crowd's most have no row of their sequence beside them. All rows have distinct (sequence,
- * position). CASE_TIMED: c->sequences of c->depth, with as many rows each, all of them wanted. */
+/* A batch of sequences over a filled cache: some rows deep in a sequence, some at its start. Of a
+ * crowd's most have no row of their sequence beside them, and the last are all of one. All rows
+ * have distinct (sequence, position). CASE_TIMED: c->sequences of c->depth, with as many rows each,
+ * all of them wanted. */
 struct batch *case_batch(struct case_maker *c, int64_t m, int64_t n_sequences, int64_t max_start,
                          int64_t vocab);
 /* A cache for it, filled with random keys and values: a ring for a window, else shuffled pages. */

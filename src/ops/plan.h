@@ -33,9 +33,9 @@ struct plan_step {
 
 enum sol_status plan_create(const struct chooser *chooser, struct plan **out);
 void plan_destroy(struct plan *plan); /* takes NULL */
-/* On a GPU a run puts its kernels one by one until the list has run so often, 1 if it is not said;
- * then a graph is made of it. That takes as long as 4 ms of the host (some 300 kernels), and saves
- * 0.2 us a kernel and run. Ranks of a team must say the same. */
+/* On a GPU the first `runs` runs launch kernel by kernel, the next one makes a graph; without this
+ * call it is the second run. To make one of 300 kernels takes the host some 4 ms; it saves 0.2 us a
+ * kernel and run. Ranks of a team must say the same. */
 void plan_graph_after(struct plan *plan, int64_t runs);
 /* What ops need while they run lies there, as it may for other plans that never run at the same
  * time; it stays the caller's. Without this call a plan takes its own. */

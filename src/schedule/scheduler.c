@@ -28,7 +28,7 @@ void scheduler_params_init(const struct engine *engine, struct scheduler_params 
         .max_waiting_tokens = 1 << 20,
         .snapshot_every = 512,
         .chunk = most,
-        /* What attention_decode takes: kernels of more rows deal out all contexts together. */
+        /* attention_decode takes up to 512: kernels of more deal out all contexts together. */
         .decode_rows = 64,
     };
     if (params->decode_rows > e->sequences) params->decode_rows = e->sequences;

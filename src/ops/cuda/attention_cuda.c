@@ -70,6 +70,11 @@ enum {
     ALONE_ITEMS_MIN = 640,       /* that take less with a warp for each piece */
 };
 
+bool attention_texts_fit(const struct attention_args *a)
+{
+    return a->m <= DECODE_ROWS_ALONE && a->m * a->kv.n_kv_heads <= COUNTER_PIECES_MAX;
+}
+
 static bool can_run_decode(const void *args, const struct op_device *device,
                            char why[OP_REASON_MAX])
 {
@@ -82,7 +87,7 @@ static bool can_run_decode(const void *args, const struct op_device *device,
         snprintf(why, OP_REASON_MAX, "more than %d query heads a key head", DECODE_HEADS);
     else if (a->kv.dtype == DTYPE_F32)
         snprintf(why, OP_REASON_MAX, "a cache in f32; it reads f16 and bf16");
-    else if (a->m > DECODE_ROWS_ALONE || a->m * a->kv.n_kv_heads > COUNTER_PIECES_MAX)
+    else if (!attention_texts_fit(a))
         snprintf(why, OP_REASON_MAX, "%lld rows; it is for up to %d", (long long)a->m,
                  DECODE_ROWS_ALONE);
     else if (kv_elements(&a->kv) / DECODE_DIM > INT32_MAX)
@@ -246,8 +251,8 @@ const struct op_variant attention_decode_cuda = {
 
 /* ---- texts beside prompts: attention_prefill_cuda.c has the other rows ---- */
 
-/* Texts are outputs, all of them, and of some sequences. From how many on they are worth a launch
- * is not measured. */
+/* Each text has an output and a sequence of its own, so there are no more texts than either.
+ * Whether 64 is the best limit was not measured. */
 bool attention_texts_apart(const struct attention_args *a)
 {
     enum { TEXTS_MIN = 64 };

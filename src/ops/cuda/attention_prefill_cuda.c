@@ -90,7 +90,7 @@ static bool suits(const void *args, const struct op_device *device, char why[OP_
 {
     const struct attention_args *a = args;
     (void)device;
-    bool single = a->m <= DECODE_ROWS_ALONE && attention_rows_apart(a);
+    bool single = attention_texts_fit(a) && attention_rows_apart(a);
     if (single)
         snprintf(why, OP_REASON_MAX, "few rows of each sequence; it takes many of one together");
     return !single;

@@ -7,6 +7,8 @@
 #include "ops/args.h"
 #include "ops/op.h"
 
+/* Whether they may be the whole step. */
+bool attention_texts_fit(const struct attention_args *args);
 /* Whether there may be enough of them; then at most DECODE_ROWS_ALONE are taken. */
 bool attention_texts_apart(const struct attention_args *args);
 size_t attention_texts_bytes(const struct attention_args *args); /* of the workspace */

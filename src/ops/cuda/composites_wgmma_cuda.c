@@ -46,7 +46,7 @@ static bool can_run_in(const void *args, const struct op_device *device, char wh
     }
     if (a->kv.head_dim != WGMMA_ROWS) return few_rows_refuse(why, "heads are not of 64");
     if (a->n_heads + 2 * a->kv.n_kv_heads > WGMMA_HEADS_MAX)
-        return few_rows_refuse(why, "more than 124 heads of q, k and v");
+        return few_rows_refuse(why, "too many heads of q, k and v for its table");
     if (a->hidden > ATTN_IN_NORM_HELD_MAX) return few_rows_refuse(why, "a row of more than 4096");
     if (!few_rows_aligned(a->x.data) || !few_rows_aligned(a->norm) || !few_rows_aligned(a->q.data))
         return few_rows_refuse(why, "an operand at an address that is no multiple of 16");
@@ -190,10 +190,10 @@ static bool suits_out(const void *args, const struct op_device *device, char why
  * sort 22 us; by clusters of 64 rows 40. Of 512: 24 and 15. */
 static bool suits_route(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
 {
-    enum { FEW_EXPERTS = 768 };
+    enum { ROWS_OF_FEW_EXPERTS = 768 };
     const struct attn_out_args *a = args;
     return suits_add(args, device, why) &&
-           (a->n_experts > ATTN_OUT_MANY_FEW || at_most(a->m, FEW_EXPERTS, why));
+           (a->n_experts > ATTN_OUT_MANY_FEW || at_most(a->m, ROWS_OF_FEW_EXPERTS, why));
 }
 
 /* Rows of a cluster of attn_out_many.cu. */

@@ -1,5 +1,4 @@
 /* gemm of many rows on Hopper's tensor cores, and moe_up with its two products as one. */
-#include "ops/cuda/cublaslt_cuda.h"
 #include "ops/cuda/few_rows_operands.h"
 #include "ops/cuda/many_rows_operands.h"
 #include "ops/cuda/wgmma_product.h"
@@ -10,20 +9,22 @@ static bool can_run_gemm(const void *args, const struct op_device *device, char 
     return wgmma_serves(&((const struct gemm_args *)args)->w, why);
 }
 
+extern const struct op_variant gemm_cublaslt_cuda;
+
 /* A head of 201,088 features, H200, us of cuBLASLt and of these: 128 rows 328 and 334, 192 377 and
  * 409, 256 450 and 520, 512 837 and 974. */
-static bool library_is_faster(const struct gemm_args *a)
+static bool library_is_faster(const struct gemm_args *a, const struct op_device *device)
 {
     enum { LIBRARY_MIN = 128 };
     char why[OP_REASON_MAX];
-    return few_rows_bf16(&a->w) && a->n >= WIDE && a->m >= LIBRARY_MIN && !a->group_offsets &&
-           cublaslt_usable(why);
+    return a->n >= WIDE && a->m >= LIBRARY_MIN && gemm_cublaslt_cuda.can_run(a, device, why) &&
+           gemm_cublaslt_cuda.usable(why);
 }
 
 static bool suits_gemm(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
 {
     const struct gemm_args *a = args;
-    if (library_is_faster(a))
+    if (library_is_faster(a, device))
         return few_rows_refuse(why, "cuBLASLt is faster with so many results");
     return many_rows_gemm(a, a->n >= WIDE ? WIDE_ROWS_MIN : MANY_ROWS_MIN, device, why);
 }
