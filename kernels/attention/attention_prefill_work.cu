@@ -60,21 +60,11 @@ struct tile_counts {
 /* Those of the threads before this one; in `all` of all. */
 __device__ inline tile_counts count_before(tile_counts own, tile_counts &all)
 {
-    __shared__ tile_counts warps[LIST_WARPS];
-    int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
-    tile_counts sum = own;
-    for (int step = 1; step < WARP; step *= 2) {
-        int tiles = __shfl_up_sync(FULL_MASK, sum.tiles, step), work = __shfl_up_sync(FULL_MASK, sum.work, step);
-        if (lane >= step) sum.tiles += tiles, sum.work += work;
-    }
-    if (lane == WARP - 1) warps[warp] = sum;
-    tile_counts before = {sum.tiles - own.tiles, sum.work - own.work};
-    __syncthreads();
+    __shared__ int tiles[LIST_WARPS], work[LIST_WARPS];
+    tile_counts before = {sum_up_to<LIST_WARPS>(own.tiles, tiles) - own.tiles,
+                          sum_up_to<LIST_WARPS>(own.work, work) - own.work};
     all = {0, 0};
-    for (int w = 0; w < LIST_WARPS; w++) {
-        if (w == warp) before.tiles += all.tiles, before.work += all.work;
-        all.tiles += warps[w].tiles, all.work += warps[w].work;
-    }
+    for (int w = 0; w < LIST_WARPS; w++) all.tiles += tiles[w], all.work += work[w];
     return before;
 }
 
