@@ -456,6 +456,32 @@ static void experts_by_rows(void **state)
     close_stage(&s);
 }
 
+/* Tiles of experts by the mean of their rows, an eighth of all where four of 32 are taken. */
+static void tiles_of_experts(void **state)
+{
+    (void)state;
+    static const struct {
+        int rows;
+        const char *choice;
+    } cases[] = {
+        {384, "moe_wgmma_up_64"},   {385, "moe_wgmma_up_128"},  {832, "moe_wgmma_up_128"},
+        {833, "moe_wgmma_up_160"},  {1200, "moe_wgmma_up_160"}, {1201, "moe_wgmma_up_256"},
+        {1960, "moe_wgmma_up_256"}, {1961, "moe_wgmma_up_160"}, {2048, "moe_wgmma_up_160"},
+        {2160, "moe_wgmma_up_160"}, {2161, "moe_wgmma_up_256"}, {8192, "moe_wgmma_up_256"}};
+    struct stage s;
+    open_large_stage(&s, 9, 228, 0);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct moe_args *a = make_args(s.arena, &op_moe, DTYPE_MXFP4, cases[i].rows);
+        const int v = chooser_choose(&s.chooser, &op_moe, a);
+        assert_string_equal(op_variant_name(&op_moe, v), "moe_many_cuda");
+        const int choice = chooser_choice(&s.chooser, &op_moe, v, a);
+        if (strcmp(op_choice_name(&op_moe, v, choice), cases[i].choice) != 0)
+            fail_msg("%d rows: %s instead of %s", cases[i].rows, op_choice_name(&op_moe, v, choice),
+                     cases[i].choice);
+    }
+    close_stage(&s);
+}
+
 /* Columns shared by four blocks, where they are enough and all such blocks run at once: a tile of
  * 128 features on five SMs, and not on four. */
 static void columns_shared(void **state)
@@ -730,6 +756,7 @@ int main(void)
         cmocka_unit_test(heads_of_k_are_apart),
         cmocka_unit_test(warps_of_a_piece),
         cmocka_unit_test(experts_by_rows),
+        cmocka_unit_test(tiles_of_experts),
         cmocka_unit_test(a_search_sees_choices),
         cmocka_unit_test(other_architectures_are_refused),
         cmocka_unit_test(all_architectures_are_tested),

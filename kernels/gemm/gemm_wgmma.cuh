@@ -119,22 +119,20 @@ template <class K>
 INLINE void fetch_weights(const gemm_wgmma_args &a, const wgmma_tile &tile, int feature, int unit,
                           const wgmma_ring<K> &ring)
 {
-    enum { MATRICES = K::GATED ? 2 : 1, SHARE = K::WARPGROUPS / MATRICES };
     uint32_t to = ring.at(), barrier = ring.full(ring.stage);
     barrier_expect(barrier, tile.width * (int)K::X_BOXES * WGMMA_ROW_BYTES +
                                 K::WARPGROUPS * (K::W_BYTES + K::S_BYTES));
     int first = tile.group * a.group_rows + (K::PACKED ? feature / K::W_TILE_ROWS : feature);
     if constexpr (K::HEADS) fetch_heads<K>(a, feature, unit, to, barrier);
 #pragma unroll
-    for (int i = 0; i < (K::HEADS ? 0 : (int)MATRICES); i++) {
-        uint32_t w = to + K::W_AT + i * SHARE * K::W_BYTES;
+    for (int i = 0; i < (K::HEADS ? 0 : (int)K::MATRICES); i++) {
+        uint32_t w = to + K::W_AT + i * K::W_EACH;
         if (K::PACKED)
             copy_box_3d(w, a.w[i], 0, unit, first, barrier);
         else
             copy_box_2d(w, a.w[i], unit * WGMMA_K, first, barrier);
         if (K::PACKED)
-            copy_box_3d(to + K::SCALES_AT + i * SHARE * K::S_BYTES, a.scales[i], 0, unit, first,
-                        barrier);
+            copy_box_3d(to + K::SCALES_AT + i * K::S_EACH, a.scales[i], 0, unit, first, barrier);
     }
 }
 
@@ -198,7 +196,7 @@ template <class K, int U> INLINE void load_words(unit_words &u, const wgmma_ring
         return;
     }
     at += warp / 2 * TILE + warp % 2 * 8;
-    uint2 gate = load_shared_8_at<0>(at), up = load_shared_8_at<0>(at + K::WARPGROUPS / 2 * K::W_BYTES);
+    uint2 gate = load_shared_8_at<0>(at), up = load_shared_8_at<0>(at + K::W_EACH);
     u.w = uint4{gate.x, gate.y, up.x, up.y};
 }
 
@@ -210,7 +208,7 @@ template <class K, int U> INLINE uint32_t load_scales(const wgmma_ring<K> &ring)
     uint32_t at = ring.at() + K::SCALES_AT + U * UNIT_SCALES_MXFP4 + g * 4;
     if (!K::GATED) return load_shared_4(at + warp * TILE);
     at += warp / 2 * TILE;
-    uint32_t gate = load_shared_4(at), up = load_shared_4(at + K::WARPGROUPS / 2 * K::S_BYTES);
+    uint32_t gate = load_shared_4(at), up = load_shared_4(at + K::S_EACH);
     return __byte_perm(gate, up, warp % 2 ? 0x7632 : 0x5410);
 }
 

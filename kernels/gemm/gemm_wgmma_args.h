@@ -108,6 +108,7 @@ SOL_STATIC_ASSERT(sizeof(struct gemm_wgmma_args) == 1920, "host and device agree
 #define WGMMA_MOE_SIZES(KIND, name, gated)                                                         \
     KIND(name##_64, TILES_MXFP4, gated, 6, 64, 4, 32, 1, 1)                                        \
     KIND(name##_128, TILES_MXFP4, gated, 4, 128, 4, (gated) ? 32 : 16, 1, 1)                       \
+    KIND(name##_160, TILES_MXFP4, gated, 3, 160, 7, (gated) ? 64 : 32, 1, 1)                       \
     KIND(name##_256, TILES_MXFP4, gated, 2, 256, 5, (gated) ? 128 : 64, 1, 1)
 #define WGMMA_I8_SIZES(KIND, name, gated) /* WGMMA_ROWS_I8 */                                      \
     KIND(name##_256, TILES_MXFP4, gated, 2, 256, 4, (gated) ? 128 : 64, 1, 1)                      \

@@ -93,8 +93,8 @@ template <class K> struct i8_weights {
             return {load_shared_16(at + warp * TILE), load_shared_4(scales + warp * TILE_SCALES)};
         at += warp / 2 * TILE + warp % 2 * 8;
         scales += warp / 2 * TILE_SCALES;
-        uint2 gate = load_shared_8_at<0>(at), up = load_shared_8_at<0>(at + K::WARPGROUPS / 2 * K::W_BYTES);
-        uint32_t both = __byte_perm(load_shared_4(scales), load_shared_4(scales + K::WARPGROUPS / 2 * K::S_BYTES),
+        uint2 gate = load_shared_8_at<0>(at), up = load_shared_8_at<0>(at + K::W_EACH);
+        uint32_t both = __byte_perm(load_shared_4(scales), load_shared_4(scales + K::S_EACH),
                                     warp % 2 ? 0x7632 : 0x5410);
         return {{gate.x, gate.y, up.x, up.y}, both};
     }

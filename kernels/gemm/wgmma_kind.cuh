@@ -36,6 +36,10 @@ struct wgmma_kind {
         W_TILE_ROWS = TYPE_TILE_ROWS(TYPE_),
         W_BYTES = UNITS * WGMMA_W_BYTES(TYPE_), /* of 64 rows and a stage */
         S_BYTES = UNITS * WGMMA_SCALES_BYTES(TYPE_),
+        /* Of a stage's gate or up, or all: copies begin at multiples of 128. */
+        MATRICES = GATED_ ? 2 : 1,
+        W_EACH = WARPGROUPS * W_BYTES / MATRICES,
+        S_EACH = (WARPGROUPS * S_BYTES / MATRICES + 127) / 128 * 128,
         X_BYTES = TOKENS * WGMMA_ROW_BYTES, /* of a box */
         W_AT = X_BOXES * X_BYTES,
         SCALES_AT = W_AT + WARPGROUPS * W_BYTES,
@@ -64,6 +68,7 @@ struct wgmma_kind {
     static_assert((int)END <= (int)WGMMA_SHARED_BYTES(TYPE_, ROWS_, GATED_, WARPGROUPS_, TOKENS_, STAGES_, OUT_TOKENS_,
                                                SHARES_),
                   "what a launch gives");
+    static_assert(SCALES_AT + MATRICES * S_EACH <= STAGE_BYTES, "a stage");
 };
 
 struct wgmma_tile {

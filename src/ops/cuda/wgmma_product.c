@@ -161,6 +161,8 @@ enum {
     MOE_KINDS = sizeof moe_up_kinds / sizeof *moe_up_kinds,
     I8_KINDS = sizeof i8_up_kinds / sizeof *i8_up_kinds,
 };
+/* WGMMA_MOE_SIZES */
+enum { MOE_64, MOE_128, MOE_160, MOE_256 };
 #undef KIND
 
 /* Those that a product can be made by, and the file they are in. */
@@ -300,16 +302,24 @@ static int usual_added(const void *args, const struct op_device *device)
                         gpu_info(device->gpu)->sm_count);
 }
 
-/* By the mean of rows an expert. H200, 2880 x 2880, us with tiles of 64 and of 128 tokens: 4 rows
- * 166 and 182, 16 179 and 195, 32 200 and 216, 64 312 and 264. 128 rows (H100, kernels before
- * these): 480 with tiles of 128 tokens, 454 of 256. */
+/* By the mean of rows an expert. A tile of more tokens has fewer warpgroups, and decodes a weight
+ * less often; an expert with more rows than a tile has two, of half its rows each.
+ * H200, the 20b, thousands of tokens a second with tiles of 64 and of 128 tokens: 44 rows 38.2 and
+ * 37.3, 48 40.3 and 39.6, 52 38.9 and 39.1. With 128, 160 and 256: 96 72.4, 67.8 and 62.1,
+ * 112 71.1, 73.3 and 68.7, 128 70.5, 77.5 and 72.9, 144 71.6, 77.8 and 76.6, 160 72.4, 74.6
+ * and 78.0, 192 77.6, 74.0 and 84.0, 256 79.8, 83.7 and 81.1. Between 192 and 256, and beyond,
+ * nothing is measured. */
 static int usual_moe(const void *args, const struct op_device *device)
 {
-    enum { MEAN_OF_64 = 40, MEAN_OF_128 = 96 };
+    static const struct {
+        int mean, choice; /* up to this mean */
+    } rules[] = {{48, MOE_64}, {104, MOE_128}, {150, MOE_160}, {245, MOE_256}, {270, MOE_160}};
     const struct moe_args *a = args;
     const int64_t rows = routing_rows(&a->routing, a->m * a->top_k, a->gate.groups);
     (void)device;
-    return rows <= MEAN_OF_64 * a->gate.groups ? 0 : rows <= MEAN_OF_128 * a->gate.groups ? 1 : 2;
+    for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
+        if (rows <= rules[i].mean * a->gate.groups) return rules[i].choice;
+    return MOE_256;
 }
 
 /* The wider tiles where most experts then have one instead of two: weights are decoded once a tile.
