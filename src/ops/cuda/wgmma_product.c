@@ -161,9 +161,9 @@ enum {
     MOE_KINDS = sizeof moe_up_kinds / sizeof *moe_up_kinds,
     I8_KINDS = sizeof i8_up_kinds / sizeof *i8_up_kinds,
 };
-/* WGMMA_MOE_SIZES */
-enum { MOE_64, MOE_128, MOE_160, MOE_256 };
 #undef KIND
+/* Of moe_names, by tokens of a tile. */
+enum { MOE_64, MOE_128, MOE_160, MOE_256 };
 
 /* Those that a product can be made by, and the file they are in. */
 static const struct kind *kinds_of(const struct wgmma_product *p, const char **file)
