@@ -127,6 +127,11 @@ words="--tokens 9,2,3,44,5,6,7,8,20,10,11,12 -c 16 --kv f32 --exact -q"
 awk -v a="$(nll)" -v b="$wanted" 'BEGIN { d = a - b; exit !(a != "" && d * d < 1e-10) }' ||
     fail "nll of a GPT: '$(nll)' on the GPU, $wanted on the processor"
 
+# Experts that the card chose, given to the reference.
+FAKE_CUDA_MAJOR=9 run 0 perplexity -m synth:tiny --backend cuda --random-tokens 25 -c 24 --kl --same-experts -q --json
+same=$(sed -nE 's/.*"same_experts": ([0-9.]+).*/\1/p' "$work/out")
+awk -v a="$same" 'BEGIN { exit !(a != "" && a > 0.9) }' || fail "'$same' of the experts are the same"
+
 lacks() { if grep -qE -- "$2" "$work/$1"; then fail "'$2' in $1"; fi; }
 lacks out skipped
 lacks err 'fake driver'

@@ -51,6 +51,7 @@ expect 2 "--temperature" run -m "$model" -p x --temperature nan
 expect 2 "there is no input" perplexity -m "$model"
 expect 2 "1 tokens; 2 are needed" perplexity -m "$model" --tokens 1
 expect 2 "two windows" perplexity -m "$model" --random-tokens 100 --llama -c 64
+expect 2 "goes with --kl" perplexity -m "$model" --random-tokens 100 --same-experts
 expect 2 "the stride" perplexity -m "$model" --random-tokens 100 -c 64 --stride 65
 
 # ---- context ----

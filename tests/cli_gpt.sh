@@ -30,6 +30,8 @@ has err 'no vocabulary to read text with; use --tokens'
 # ---- perplexity, kernels, verify, bench ----
 run 0 perplexity -m "$july" --random-tokens 120 -c 64 --kl -q
 has out 'perplexity'
+run 2 perplexity -m "$july" --random-tokens 120 -c 64 --kl --same-experts -q
+has err 'model without experts'
 run 0 kernels --wide -m "$july"
 has out '^gated_embed +1 x bf16 n=32 k=24 groups=1 +1 +[a-z]'
 has out '^axpby +1 x f32 n=32 +7 '

@@ -118,6 +118,8 @@ is_json "$work/out"
 has out '"kl_mean"'
 ok perplexity -m "$model" -f "$SOL_SOURCE_DIR/CMakeLists.txt" --limit 120 -c 64 --kl --exact
 has out "same top token 100.000 %"
+ok perplexity -m "$model" -f "$SOL_SOURCE_DIR/CMakeLists.txt" --limit 120 -c 64 --kl --exact --kv f32 --same-experts
+has out "same experts   100.000 %"
 ok perplexity -m synth:tiny --random-tokens 80 -c 40 --json
 has out '"bits_per_byte": null'
 

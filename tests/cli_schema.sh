@@ -85,6 +85,7 @@ echo "a text of some length" >text
     json run 0 run -t 1 -q -p "Ha! Ha! Ha! Ha!" -n 4 --draft 2
     json perplexity 0 perplexity -m synth:tiny --random-tokens 40 -c 16 -q -t 1 --kl
     json perplexity 0 perplexity -m synth:tiny --random-tokens 40 -c 16 -q -t 1 --llama
+    json perplexity 0 perplexity -m synth:tiny --random-tokens 40 -c 16 -q -t 1 --kl --same-experts
     json eval 0 eval -m "$SOL_SOURCE_DIR/tests/data/hf_tiny" --core "$SOL_SOURCE_DIR/tests/data/core_tasks" -f "$SOL_SOURCE_DIR/README.md" \
         -c 256 -q -t 1
     json eval 0 eval -f text -c 64 -q -t 1

@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -176,6 +177,102 @@ static void test_divergence(void **state)
     engine_destroy(other);
 }
 
+enum { GIVEN_ROWS = 5 };
+
+/* Logits of the last of a few rows, and the experts of all. */
+static void run_given(struct engine *engine, struct engine_given *given, int32_t *noted,
+                      float *last)
+{
+    struct engine_row rows[GIVEN_ROWS];
+    const float *logits;
+    for (int i = 0; i < GIVEN_ROWS; i++)
+        rows[i] = (struct engine_row){.token = tokens[i], .output = i == GIVEN_ROWS - 1};
+    engine_note_experts(engine, noted);
+    assert_int_equal(engine_give_experts(engine, given), SOL_OK);
+    engine_reset(engine, 0);
+    assert_int_equal(engine_eval(engine, rows, GIVEN_ROWS, NULL, NULL, &logits), SOL_OK);
+    memcpy(last, logits, (size_t)model->config.vocab * sizeof *last);
+}
+
+static double farthest(const float *a, const float *b)
+{
+    double most = 0;
+    for (int64_t i = 0; i < model->config.vocab; i++)
+        most = fmax(most, fabs((double)a[i] - (double)b[i]));
+    return most;
+}
+
+/* An engine that is given its own experts in another order says the same; given others it has
+ * those, tells how far they are behind, and says something else; given none any more, the same. */
+static void test_given_experts(void **state)
+{
+    (void)state;
+    const struct model_config *c = &model->config;
+    const int64_t top_k = c->top_k, choices = c->n_layers * GIVEN_ROWS;
+    const size_t bytes = (size_t)(choices * top_k) * sizeof(int32_t);
+    const size_t logits_bytes = (size_t)c->vocab * sizeof(float);
+    int32_t *own = malloc(bytes), *give = malloc(bytes), *noted = malloc(bytes);
+    float *before = malloc(logits_bytes), *after = malloc(logits_bytes);
+    struct engine_given given = {.experts = give};
+    struct engine_params params = exact_params();
+    struct engine *engine;
+    assert_true(own && give && noted && before && after && c->n_experts > top_k && top_k > 1);
+    params.context = 2 * GIVEN_ROWS;
+    assert_int_equal(engine_create(model, &params, &engine), SOL_OK);
+    run_given(engine, NULL, own, before);
+
+    for (int64_t i = 0; i < choices * top_k; i++)
+        give[i] = own[i / top_k * top_k + top_k - 1 - i % top_k];
+    run_given(engine, &given, noted, after);
+    assert_memory_equal(noted, give, bytes);
+    assert_int_equal(given.choices, choices);
+    assert_true(given.others == 0 && given.behind == 0 && farthest(after, before) < 1e-4);
+
+    for (int64_t i = 0; i < choices * top_k; i++) give[i] = (int32_t)(c->n_experts - 1 - i % top_k);
+    run_given(engine, &given, noted, after);
+    assert_memory_equal(noted, give, bytes);
+    assert_int_equal(given.choices, 2 * choices);
+    assert_true(given.others > 0 && given.behind > 0 && farthest(after, before) > 1e-2);
+
+    run_given(engine, NULL, noted, after);
+    assert_memory_equal(noted, own, bytes);
+    assert_memory_equal(after, before, logits_bytes);
+    engine_destroy(engine);
+    free(own), free(give), free(noted), free(before), free(after);
+}
+
+/* With the same experts: against itself none are others; against a coarser cache it is closer. */
+static void test_same_experts(void **state)
+{
+    (void)state;
+    struct engine_params params = exact_params();
+    struct perplexity_params how;
+    struct perplexity_result r, free_choice;
+    struct engine *engine, *same, *other;
+    perplexity_params_init(&how);
+    how.context = 64;
+    perplexity_prepare(model, &how, &params);
+    assert_int_equal(engine_create(model, &params, &engine), SOL_OK);
+    assert_int_equal(engine_create(model, &params, &same), SOL_OK);
+    params.chooser.loosest = NUMERICS_I8;
+    params.kv_dtype = DTYPE_BF16;
+    assert_int_equal(engine_create(model, &params, &other), SOL_OK);
+    assert_int_equal(perplexity_measure(other, engine, tokens, N, &how, &free_choice), SOL_OK);
+    how.same_experts = true;
+    assert_int_equal(perplexity_measure(same, engine, tokens, N, &how, &r), SOL_OK);
+    assert_true(r.kl_mean == 0 && r.other_experts == 0 && r.experts_behind == 0);
+    assert_int_equal(perplexity_measure(other, engine, tokens, N, &how, &r), SOL_OK);
+    assert_true(r.kl_mean > 0 && r.kl_mean <= free_choice.kl_mean);
+    assert_true(r.other_experts < 0.1 && r.experts_behind < 0.2);
+    assert_true((r.other_experts > 0) == (r.experts_behind > 0));
+    how.same_experts = false; /* and nothing stays */
+    assert_int_equal(perplexity_measure(other, engine, tokens, N, &how, &r), SOL_OK);
+    assert_true(r.kl_mean == free_choice.kl_mean && r.kl_max == free_choice.kl_max);
+    engine_destroy(engine);
+    engine_destroy(same);
+    engine_destroy(other);
+}
+
 static void test_refused(void **state)
 {
     (void)state;
@@ -202,8 +299,9 @@ static void test_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_windows), cmocka_unit_test(test_stride),
-        cmocka_unit_test(test_llama),   cmocka_unit_test(test_divergence),
+        cmocka_unit_test(test_windows),       cmocka_unit_test(test_stride),
+        cmocka_unit_test(test_llama),         cmocka_unit_test(test_divergence),
+        cmocka_unit_test(test_given_experts), cmocka_unit_test(test_same_experts),
         cmocka_unit_test(test_refused),
     };
     return cmocka_run_group_tests(tests, open_model, close_model);

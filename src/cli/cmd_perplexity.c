@@ -13,7 +13,7 @@ struct perplexity_options {
     struct engine_options engine;
     struct input_options input;
     int64_t stride, limit;
-    bool llama, kl, kl_one, json, quiet;
+    bool llama, kl, same_experts, kl_one, json, quiet;
 };
 
 static const struct option options[] = {
@@ -31,6 +31,10 @@ static const struct option options[] = {
     OPTION_ENTRY(FLAG, 0, "kl", NULL,
                  "run the float32 reference too and print how far the logits are from it (slow)",
                  offsetof(struct perplexity_options, kl), 0, 0),
+    OPTION_ENTRY(FLAG, 0, "same-experts", NULL,
+                 "with --kl: the reference takes the experts that were chosen, so that near ties "
+                 "of the router do not count, and what it would have chosen is printed",
+                 offsetof(struct perplexity_options, same_experts), 0, 0),
     OPTION_ENTRY(FLAG, 0, "kl-one", NULL,
                  "with --gpus: print how far the logits are from what one GPU computes alike",
                  offsetof(struct perplexity_options, kl_one), 0, 0),
@@ -57,7 +61,9 @@ static const struct command_spec spec = {
     .summary = "measure how well a model predicts a text",
     .arguments = "",
     .notes = "Windows of -c tokens follow each other; every token but the first is scored once.\n"
-             "With --kl the reference has a float32 cache and the plain C reference of every op.",
+             "With --kl the reference has a float32 cache and the plain C reference of every op.\n"
+             "Where a router has near ties, rounding decides which experts a token has. With\n"
+             "--same-experts that is left out: what remains is what the kernels round.",
     .examples = examples,
     .options = options,
 };
@@ -90,6 +96,8 @@ static enum sol_status set_up(struct perplexity_run *run)
     SOL_TRY(engine_options_params(&o->engine, &run->params));
     if (o->kl_one && (o->kl || o->engine.gpus < 2))
         return status_set(SOL_E_ARGUMENT, "--kl-one goes with --gpus of 2 or more, without --kl");
+    if (o->same_experts && (!o->kl || o->engine.gpus > 1))
+        return status_set(SOL_E_ARGUMENT, "--same-experts goes with --kl, without --gpus");
     /* The reference runs on the CPU. */
     o->engine.host_weights = o->kl || (o->kl_one && !o->engine.gpu);
     SOL_TRY(engine_options_open(&o->engine, &run->params, &run->model));
@@ -100,6 +108,7 @@ static enum sol_status set_up(struct perplexity_run *run)
     if (o->engine.context) run->how.context = o->engine.context;
     run->how.stride = o->stride;
     run->how.llama = o->llama;
+    run->how.same_experts = o->same_experts;
     run->how.progress = true;
     if (o->llama && run->model->tokenizer && tokenizer_adds_bos(run->model->tokenizer))
         run->how.bos = tokenizer_bos(run->model->tokenizer);
@@ -118,6 +127,30 @@ static void tear_down(struct perplexity_run *run)
     model_close(run->model);
 }
 
+static void print_comparison(const struct perplexity_run *run)
+{
+    const struct perplexity_result *r = &run->result;
+    const double tolerance = plan_margin(engine_last_plan(run->engine));
+    const double change = exp(r->nll - r->reference_nll) - 1;
+    printf("against %s %+.4f %% +- %.4f %% of its perplexity (its nll: %.6f)\n",
+           run->options.kl ? "float32" : "one GPU", 100 * change, 100 * r->difference_error,
+           r->reference_nll);
+    printf("KL divergence  mean %.3g, largest %.3g nats per token\n", r->kl_mean, r->kl_max);
+    printf("same top token %.3f %%", 100 * r->top1);
+    if (r->top1 < 1)
+        printf("; elsewhere the two likeliest are up to %.2g apart (tolerance %.2g), in "
+               "standard deviations of the logits",
+               r->top_margin, tolerance);
+    printf("\n");
+    if (!run->how.same_experts) return;
+    printf("same experts   %.3f %%", 100 * (1 - r->other_experts));
+    if (r->other_experts > 0)
+        printf("; elsewhere those taken are up to %.2g behind the likeliest (tolerance %.2g), in "
+               "standard deviations of the router's logits",
+               r->experts_behind, tolerance);
+    printf("\n");
+}
+
 static void print_text(const struct perplexity_run *run)
 {
     const struct perplexity_result *r = &run->result;
@@ -126,21 +159,22 @@ static void print_text(const struct perplexity_run *run)
     if (r->bits_per_byte > 0) printf("bits per byte  %.4f\n", r->bits_per_byte);
     printf("tokens         %lld scored of %zu, %lld windows of %lld\n", (long long)r->scored,
            run->ids.count, (long long)r->windows, (long long)run->how.context);
-    if (r->compared) {
-        double change = exp(r->nll - r->reference_nll) - 1;
-        printf("against %s %+.4f %% +- %.4f %% of its perplexity (its nll: %.6f)\n",
-               run->options.kl ? "float32" : "one GPU", 100 * change, 100 * r->difference_error,
-               r->reference_nll);
-        printf("KL divergence  mean %.3g, largest %.3g nats per token\n", r->kl_mean, r->kl_max);
-        printf("same top token %.3f %%", 100 * r->top1);
-        if (r->top1 < 1)
-            printf("; elsewhere the two likeliest are up to %.2g apart (tolerance %.2g), in "
-                   "standard deviations of the logits",
-                   r->top_margin, plan_margin(engine_last_plan(run->engine)));
-        printf("\n");
-    }
+    if (r->compared) print_comparison(run);
     printf("speed          %.1f tokens/s, %.1f s\n",
            r->seconds > 0 ? (double)r->evaluated / r->seconds : 0, r->seconds);
+}
+
+static json_t *reference_json(const struct perplexity_run *run)
+{
+    const struct perplexity_result *r = &run->result;
+    json_t *json = json_pack("{s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "nll", r->reference_nll,
+                             "difference_error", r->difference_error, "kl_mean", r->kl_mean,
+                             "kl_max", r->kl_max, "same_top", r->top1, "top_margin", r->top_margin,
+                             "tolerance", plan_margin(engine_last_plan(run->engine)));
+    if (!run->how.same_experts) return json;
+    json_object_set_new(json, "same_experts", json_real(1 - r->other_experts));
+    json_object_set_new(json, "experts_behind", json_real(r->experts_behind));
+    return json;
 }
 
 static json_t *result_json(const struct perplexity_run *run, bool complete)
@@ -160,13 +194,7 @@ static json_t *result_json(const struct perplexity_run *run, bool complete)
         plan_kernels_json(engine_last_plan(run->engine)));
     json_object_set_new(json, "bits_per_byte",
                         r->bits_per_byte > 0 ? json_real(r->bits_per_byte) : json_null());
-    if (r->compared)
-        json_object_set_new(json, "reference",
-                            json_pack("{s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "nll",
-                                      r->reference_nll, "difference_error", r->difference_error,
-                                      "kl_mean", r->kl_mean, "kl_max", r->kl_max, "same_top",
-                                      r->top1, "top_margin", r->top_margin, "tolerance",
-                                      plan_margin(engine_last_plan(run->engine))));
+    if (r->compared) json_object_set_new(json, "reference", reference_json(run));
     return json;
 }
 

@@ -224,4 +224,20 @@ int64_t engine_layers(const struct engine *engine);
 typedef void (*engine_trace_fn)(void *arg, int layer, const float *x, int64_t rows);
 void engine_set_trace(struct engine *engine, engine_trace_fn fn, void *arg);
 
+/* ---- experts, to compare two engines (not in a team) ---- */
+
+/* From now on the experts of each step are written to [layers][rows][top_k], which makes steps
+ * slower on a GPU. NULL ends it. */
+void engine_note_experts(struct engine *engine, int32_t *experts);
+/* Experts that rows have whatever the router says, as noted by another engine of the model in a
+ * step of the same rows, and what the router would have said. */
+struct engine_given {
+    const int32_t *experts;
+    int64_t choices, others; /* of a row in a layer; those that are not the router's */
+    double behind; /* how far the least likely expert given is behind the likeliest one not given,
+                    * at most, in standard deviations of the row's logits */
+};
+/* From now on; SOL_E_ARGUMENT on a GPU. NULL ends it. `given` is the caller's, who empties it. */
+enum sol_status engine_give_experts(struct engine *engine, struct engine_given *given);
+
 #endif

@@ -85,11 +85,17 @@ struct engine {
     int64_t passed; /* rows of a step that is looked at, of pieces that are through */
     engine_trace_fn trace;
     void *trace_arg;
+    int32_t *noted; /* engine_note_experts; NULL: nobody wants them */
+    struct engine_given *given;
     engine_features_fn on_features;
     void *features_arg;
     struct gpu_event *stepped; /* behind what a step itself does; NULL: nobody wants features */
     bool follows;              /* what was put behind that is not waited for */
 };
+
+/* For engine_note_experts, behind a layer; for engine_give_experts, behind a plan's step. */
+enum sol_status engine_note_layer(const struct engine *engine, int layer);
+enum sol_status engine_give_step(void *engine, const struct plan_step *step);
 
 /* The engines that what is told to this one goes to: those of all ranks, or itself. */
 static inline int engine_count(const struct engine *e)

@@ -249,6 +249,7 @@ static enum sol_status after_layer(void *arg, int layer)
 {
     struct engine *e = arg;
     struct passed p;
+    if (e->noted && layer >= 0) SOL_TRY(engine_note_layer(e, layer));
     if (!e->trace || layer < 0 || !all_passed(e, layer, &p)) return SOL_OK;
     if (!e->gpu) {
         e->trace(e->trace_arg, layer, p.x, p.rows);
@@ -327,9 +328,10 @@ static enum sol_status prepare_step(struct engine *e, enum forward_draw draw, st
 
 static enum sol_status run_plan(struct engine *e, struct plan *plan)
 {
-    const struct plan_observer observer = {after_layer, e};
+    const struct plan_observer observer = {after_layer, e->given ? engine_give_step : NULL, e};
+    const bool observed = e->trace || e->noted || e->given;
     e->passed = 0;
-    return plan_run(plan, &e->context, e->timed, e->trace ? &observer : NULL);
+    return plan_run(plan, &e->context, e->timed, observed ? &observer : NULL);
 }
 
 /* ---- steps of all ranks ---- */

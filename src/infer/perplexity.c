@@ -26,6 +26,8 @@ struct measure {
     struct engine_row *rows;  /* [step] */
     int32_t *targets;         /* [step] of the scored rows of a step */
     struct row_score *scores; /* [step] */
+    int32_t *experts;         /* same_experts: [layers][step][top_k]; else NULL */
+    struct engine_given given;
     const float *logits, *reference_logits;
     double sum, sum_squares, reference_sum, difference_squares, kl_sum, kl_max, margin_max;
     int64_t same, bytes;
@@ -132,9 +134,9 @@ static enum sol_status take_step(struct measure *m, int64_t begin, int64_t end, 
         if (output) m->targets[scored++] = m->tokens[i + 1];
     }
     if (window_start && m->params->llama && m->params->bos >= 0) m->rows[0].token = m->params->bos;
+    SOL_TRY(engine_eval(m->engine, m->rows, end - begin, NULL, NULL, &m->logits));
     if (m->reference)
         SOL_TRY(engine_eval(m->reference, m->rows, end - begin, NULL, NULL, &m->reference_logits));
-    SOL_TRY(engine_eval(m->engine, m->rows, end - begin, NULL, NULL, &m->logits));
     m->result->evaluated += end - begin;
     if (scored == 0) return SOL_OK;
     pool_for(engine_pool(m->engine), scored, 1, score_rows, m);
@@ -202,10 +204,14 @@ static void conclude(const struct measure *m, uint64_t started)
     r->kl_max = m->kl_max;
     r->top1 = (double)m->same / n;
     r->top_margin = m->margin_max;
+    if (!m->given.choices) return;
+    r->other_experts = (double)m->given.others / (double)m->given.choices;
+    r->experts_behind = m->given.behind;
 }
 
-static enum sol_status check(const struct perplexity_params *p, int64_t n)
+static enum sol_status check(const struct measure *m, int64_t n)
 {
+    const struct perplexity_params *p = m->params;
     if (p->context < 2 || p->step < 1 || p->stride < 0 || p->stride > p->context)
         return status_set(SOL_E_ARGUMENT,
                           "a window has 2 tokens or more, and the stride is not longer "
@@ -217,7 +223,52 @@ static enum sol_status check(const struct perplexity_params *p, int64_t n)
                           "llama.cpp's method needs two windows, %lld tokens; the text has %lld; "
                           "make the window shorter",
                           (long long)(2 * p->context), (long long)n);
+    if (p->same_experts && !engine_model(m->engine)->config.n_experts)
+        return status_set(SOL_E_ARGUMENT, "a model without experts has none that are the same");
     return SOL_OK;
+}
+
+static enum sol_status reserve(struct measure *m)
+{
+    const struct model_config *c = &engine_model(m->engine)->config;
+    const size_t step = (size_t)m->params->step;
+    const size_t choices = step * (size_t)(c->n_layers * c->top_k);
+    m->rows = calloc(step, sizeof *m->rows);
+    m->targets = calloc(step, sizeof *m->targets);
+    m->scores = calloc(step, sizeof *m->scores);
+    if (m->params->same_experts) m->experts = calloc(choices, sizeof *m->experts);
+    if (m->rows && m->targets && m->scores && (m->experts || !m->params->same_experts))
+        return SOL_OK;
+    return status_set(SOL_E_MEMORY, "no memory to score %lld rows", (long long)m->params->step);
+}
+
+static void release(struct measure *m)
+{
+    free(m->rows);
+    free(m->targets);
+    free(m->scores);
+    free(m->experts);
+}
+
+static enum sol_status measure_text(struct measure *m, int64_t n)
+{
+    const bool shows = m->params->progress;
+    if (shows) progress_start(&m->progress, "perplexity", "tokens", (uint64_t)(n - 1));
+    enum sol_status status = m->params->llama ? llama_method(m, n) : all_tokens(m, n);
+    if (shows) progress_end(&m->progress);
+    return status;
+}
+
+/* Each step of the engine is followed by the same one of the reference. */
+static enum sol_status measure_same_experts(struct measure *m, int64_t n)
+{
+    m->given.experts = m->experts;
+    SOL_TRY(engine_give_experts(m->reference, &m->given));
+    engine_note_experts(m->engine, m->experts);
+    enum sol_status status = measure_text(m, n);
+    engine_note_experts(m->engine, NULL);
+    engine_give_experts(m->reference, NULL);
+    return status;
 }
 
 enum sol_status perplexity_measure(struct engine *engine, struct engine *reference,
@@ -225,32 +276,21 @@ enum sol_status perplexity_measure(struct engine *engine, struct engine *referen
                                    const struct perplexity_params *params,
                                    struct perplexity_result *result)
 {
-    *result = (struct perplexity_result){0};
-    SOL_TRY(check(params, n));
-    struct engine_row *rows = calloc((size_t)params->step, sizeof *rows);
-    int32_t *targets = calloc((size_t)params->step, sizeof *targets);
-    struct row_score *scores = calloc((size_t)params->step, sizeof *scores);
     struct measure m = {
         .engine = engine,
         .reference = reference,
         .params = params,
         .tokens = tokens,
         .vocab = engine_model(engine)->config.vocab,
-        .rows = rows,
-        .targets = targets,
-        .scores = scores,
         .result = result,
     };
-    enum sol_status status = SOL_OK;
-    if (!rows || !targets || !scores)
-        status = status_set(SOL_E_MEMORY, "no memory to score %lld rows", (long long)params->step);
+    *result = (struct perplexity_result){0};
+    SOL_TRY(check(&m, n));
+    enum sol_status status = reserve(&m);
     uint64_t started = clock_ns();
-    if (params->progress) progress_start(&m.progress, "perplexity", "tokens", (uint64_t)(n - 1));
-    if (status == SOL_OK) status = params->llama ? llama_method(&m, n) : all_tokens(&m, n);
-    if (params->progress) progress_end(&m.progress);
+    if (status == SOL_OK)
+        status = params->same_experts ? measure_same_experts(&m, n) : measure_text(&m, n);
     conclude(&m, started);
-    free(rows);
-    free(targets);
-    free(scores);
+    release(&m);
     return status;
 }

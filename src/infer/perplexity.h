@@ -13,7 +13,9 @@ struct perplexity_params {
                         tokens more context and takes longer: each is still scored once. */
     int64_t step;    /* rows per engine step: at most max_batch and max_outputs of the engines */
     bool llama;      /* llama.cpp's method: whole windows only, the second half of each is scored */
-    int32_t bos;     /* llama: replaces the first token of every window; -1: nothing does */
+    bool same_experts; /* a reference on the CPU has the experts that the engine chose, so that near
+                          ties of a router do not count; not in a team */
+    int32_t bos;       /* llama: replaces the first token of every window; -1: nothing does */
     bool progress;
 };
 
@@ -44,6 +46,9 @@ struct perplexity_result {
     double top1;            /* share of positions with the same likeliest token */
     double top_margin; /* where it is another one: how far the reference's first is ahead of its
                           second at most, in standard deviations of its logits; 0: nowhere */
+    /* With same_experts: the share of choices of a row in a layer that are not the reference's own;
+     * how far they are behind its own at most, in standard deviations of the router's logits. */
+    double other_experts, experts_behind;
 };
 
 /* Scores `tokens` with `engine` (sequence 0, which is reset). With a `reference` (or NULL), an

@@ -73,10 +73,12 @@ enum sol_status plan_finish_dry(struct plan *plan);
 void plan_narrow(struct plan *plan);
 extern void *const plan_nowhere; /* stands for the address of memory that nobody has */
 
-/* Called after the last step of every layer (layer -1: after what precedes or follows them); what
- * fails there ends the run. */
+/* after_layer: called after the last step of every layer (layer -1: after what precedes or follows
+ * them). after_step: on the CPU, after every step, whose results it may change; NULL: nobody is
+ * called. What fails there ends the run. */
 struct plan_observer {
     enum sol_status (*after_layer)(void *arg, int layer);
+    enum sol_status (*after_step)(void *arg, const struct plan_step *step);
     void *arg;
 };
 

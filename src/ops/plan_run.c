@@ -182,6 +182,12 @@ enum sol_status plan_kernels(const struct plan *plan, const struct op_context *c
     return SOL_OK;
 }
 
+static enum sol_status observe(const struct plan *plan, int i, const struct plan_observer *o)
+{
+    if (o->after_step) SOL_TRY(o->after_step(o->arg, &plan->steps[i]));
+    return ends_layer(plan, i) ? o->after_layer(o->arg, plan->steps[i].layer) : SOL_OK;
+}
+
 enum sol_status plan_run(struct plan *plan, const struct op_context *context, bool timed,
                          const struct plan_observer *observer)
 {
@@ -196,8 +202,7 @@ enum sol_status plan_run(struct plan *plan, const struct op_context *context, bo
         if (timed && step->together) step->ns += clock_ns() - start;
         if (timed) step->began = start;
         step->runs++;
-        if (observer && ends_layer(plan, i))
-            SOL_TRY(observer->after_layer(observer->arg, step->layer));
+        if (observer) SOL_TRY(observe(plan, i, observer));
         /* Ranks stop where all of them do, not where one saw Ctrl-C. */
         const bool whole = context->whole || context->communicator;
         if (i % 16 == 0 && !whole && interrupt_requested()) return interrupt_check();

@@ -5,6 +5,7 @@
 
 #include "ops/cases.h"
 #include "ops/ops.h"
+#include "ops/route.h"
 
 #define OP_LIST "ops/route.list"
 #include "ops/variant_table.h"
@@ -37,6 +38,19 @@ static void choose_top(const float *logits, int64_t n, int64_t top_k, int32_t *e
     }
 }
 
+/* Softmax over the logits of the row's experts. */
+static void weigh(const struct route_args *a, int64_t i)
+{
+    const float *logits = matrix_floats(&a->logits) + i * a->n_experts;
+    const int32_t *expert = a->routing.expert + i * a->top_k;
+    float *weight = a->routing.weight + i * a->top_k;
+    double total = 0;
+    for (int64_t j = 0; j < a->top_k; j++)
+        total += exp((double)logits[expert[j]] - logits[expert[0]]);
+    for (int64_t j = 0; j < a->top_k; j++)
+        weight[j] = (float)(exp((double)logits[expert[j]] - logits[expert[0]]) / total);
+}
+
 static void route_token(const struct route_args *a, int64_t i)
 {
     const float *logits = matrix_floats(&a->logits) + i * a->n_experts;
@@ -47,11 +61,7 @@ static void route_token(const struct route_args *a, int64_t i)
         return;
     }
     choose_top(logits, a->n_experts, a->top_k, expert);
-    double total = 0;
-    for (int64_t j = 0; j < a->top_k; j++)
-        total += exp((double)logits[expert[j]] - logits[expert[0]]);
-    for (int64_t j = 0; j < a->top_k; j++)
-        weight[j] = (float)(exp((double)logits[expert[j]] - logits[expert[0]]) / total);
+    weigh(a, i);
 }
 
 /* A counting sort of the slots by expert. */
@@ -77,6 +87,13 @@ static void reference(const struct op_context *context, const void *args)
     (void)context;
     const struct route_args *a = args;
     for (int64_t i = 0; i < a->m; i++) route_token(a, i);
+    group_rows(a);
+}
+
+void route_given(const struct route_args *a, const int32_t *experts)
+{
+    memcpy(a->routing.expert, experts, (size_t)(a->m * a->top_k) * sizeof *experts);
+    for (int64_t i = 0; i < a->m; i++) weigh(a, i);
     group_rows(a);
 }
 
