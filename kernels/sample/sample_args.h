@@ -28,7 +28,8 @@ struct sample_kernel_draw {
 };
 
 struct sample_kernel_args {
-    int64_t vocab, pieces;
+    int64_t vocab;
+    uint32_t pieces, together;              /* of a row, as many of them in a block */
     const float *logits;                    /* [n][vocab] */
     const uint32_t *banned;                 /* bits, or NULL */
     const uint32_t *lists;                  /* [][(vocab + 31) / 32] of what is allowed, or NULL */

@@ -155,22 +155,67 @@ static void go_far(struct sample_args *a)
     for (int64_t i = a->vocab / 2; i < a->vocab / 2 + 1000; i++) logits[i] += 2000;
 }
 
+enum odd_row { NOTHING, NAN_THERE, INFINITE, FAR_BELOW, TIES, FOUR, STEEP, STEEPER, ODD_ROWS };
+
+/* A logit of a row where there is nothing to choose, or no order, or no place in float32; where a
+ * few neighbours alone can be chosen; or where what float32 does not hold decides. */
+static float odd_logit(enum odd_row row, int64_t i, int64_t vocab, float usual)
+{
+    switch (row) {
+    case NOTHING:
+        return -INFINITY;
+    case NAN_THERE:
+        return i % 3 ? NAN : usual;
+    case INFINITE:
+        return i > vocab / 2 && i % 1000 == 7 ? INFINITY : usual;
+    case FAR_BELOW:
+        return -1e37f * (2 + usual / 64);
+    case TIES:
+        return roundf(usual);
+    case FOUR:
+        return i / 4 == vocab / 6 ? 2000 + usual / 4 : usual;
+    default:
+        return i % 97 ? usual / 2 : 8 + (float)(i / 97 % 8) * 0x1p-20f;
+    }
+}
+
+static void make_odd(struct case_maker *c, struct sample_args *a)
+{
+    struct sample_draw *draw = (struct sample_draw *)(uintptr_t)a->draws;
+    float *logits = a->logits.data;
+    if (!draw || !logits) return;
+    for (int64_t i = 0; i < a->n; i++) {
+        const enum odd_row row = (enum odd_row)(i % ODD_ROWS);
+        const bool steep = row == FAR_BELOW || row == STEEP;
+        draw[i].key |= 1, draw[i].min_p = row == NAN_THERE ? 0.01 : 0;
+        draw[i].inverse_temperature = row == STEEPER ? 1e18 : steep ? 9e5 : 0.7;
+        for (int64_t j = 0; j < a->vocab; j++) {
+            float *x = logits + i * a->vocab + j;
+            *x = odd_logit(row, j, a->vocab, *x);
+        }
+    }
+    if (c->index % 2 == 0) case_lists(c, a);
+}
+
 static bool make_case(struct case_maker *c, void *args)
 {
-    static const int64_t sizes[] = {0, 0, 0, 9700, 10600, 11500, 9300, 8700, 70000, 1100000};
+    static const int64_t sizes[] = {0,    0,    0,     9700,  10600, 11500,
+                                    9300, 8700, 14000, 26300, 70000, 1100000};
     enum {
         SIZES = sizeof sizes / sizeof *sizes,
-        MANY = 6,
-        FAR = 8
-    }; /* MANY: two, one with shares */
+        MANY = 6, /* two, one with shares, and two that are odd */
+        ODD = 8,
+        FAR = 10
+    };
     if (c->index >= SIZES) return false;
     const int64_t vocab = sizes[c->index] ? sizes[c->index] : case_size(c, 1, 300);
     const bool many = c->index >= MANY && c->index < FAR;
-    const int64_t n = many ? 19 : case_size(c, 1, c->index < FAR ? 6 : 1);
+    const int64_t n = c->index == ODD ? 66 : many ? 19 : case_size(c, 1, c->index < FAR ? 6 : 1);
     struct sample_args *a = args;
     make_problem(c, &(struct op_problem){.rows = n, .n = vocab}, a);
+    if (c->index >= ODD && c->index < FAR) make_odd(c, a);
     if (c->index % 3) a->next = ARENA_NEW(c->arena, int32_t, n);
-    if (c->index % 3 != 1) a->share = case_vector(c, n, 0);
+    if (c->index % 3 != 1 && c->index / 2 != ODD / 2) a->share = case_vector(c, n, 0);
     if (c->index % 4 == 2) case_ids(c, a);
     if (c->index % 2) a->banned = case_bits(c, (vocab + 31) / 32, 4);
     if (c->index > 0 && c->index < 5) case_lists(c, a);

@@ -5,16 +5,19 @@
 
 _Static_assert(sizeof(struct sample_draw) == sizeof(struct sample_kernel_draw), "one layout");
 
-/* Whether their blocks fill a GPU when each has more to do. */
-static bool many_rows(const struct sample_args *a)
+/* Whether a row's race is in one pass, which reads four logits at a time: where rows are many, so
+ * that blocks fill a GPU when each has more to do. */
+static bool in_one_pass(const struct sample_args *a)
 {
-    enum { MANY = 16 };
-    return a->n >= MANY;
+    enum { MANY = 16, FOUR = 4 };
+    const bool fours = a->vocab % FOUR == 0 && (uintptr_t)a->logits.data % (FOUR * 4) == 0;
+    return a->n >= MANY && fours && !a->share && !a->ids;
 }
 
-static int64_t piece_count(const struct sample_args *a)
+/* As many as may be: the workspace is asked for without addresses. */
+static int64_t piece_count(const struct sample_args *a, int each)
 {
-    const int64_t piece = SAMPLE_THREADS * (many_rows(a) ? SAMPLE_EACH_MANY : SAMPLE_EACH);
+    const int64_t piece = SAMPLE_THREADS * each;
     return (a->vocab + piece - 1) / piece;
 }
 
@@ -22,15 +25,23 @@ static size_t workspace(const void *args, int workers)
 {
     const struct sample_args *a = args;
     (void)workers;
-    return (size_t)(a->n * piece_count(a)) * sizeof(struct sample_piece);
+    return (size_t)(a->n * piece_count(a, SAMPLE_EACH)) * sizeof(struct sample_piece);
+}
+
+/* H200, us of one, two and four pieces in a block: 64 rows , 128 rows , 512 rows . */
+static uint32_t together(const struct sample_args *a)
+{
+    return a->n < 64 ? 1 : a->n < 256 ? 2 : 4;
 }
 
 static void run(const struct op_context *context, const void *args)
 {
     const struct sample_args *a = args;
+    const bool pass = in_one_pass(a);
     const struct sample_kernel_args k = {
         .vocab = a->vocab,
-        .pieces = piece_count(a),
+        .pieces = (uint32_t)piece_count(a, pass ? SAMPLE_EACH_MANY : SAMPLE_EACH),
+        .together = pass ? together(a) : 1,
         .logits = a->logits.data,
         .banned = a->banned,
         .lists = a->lists,
@@ -41,12 +52,12 @@ static void run(const struct op_context *context, const void *args)
         .next = a->next,
         .share = a->share,
     };
-    const bool many = many_rows(a);
-    const char *const kernels[] = {many ? "sample_pieces_many" : "sample_pieces",
-                                   many ? "sample_again_many" : "sample_again", "sample_draw"};
+    const char *const kernels[] = {pass ? "sample_pass" : "sample_pieces",
+                                   pass ? "sample_again_many" : "sample_again", "sample_draw"};
+    const unsigned blocks = (k.pieces + k.together - 1) / k.together;
     for (int i = 0; i < 3; i++)
         gpu_put(context->stream, "sample/sample.cu", kernels[i],
-                &(struct gpu_launch){.grid = {i < 2 ? (unsigned)k.pieces : 1, (unsigned)a->n},
+                &(struct gpu_launch){.grid = {i < 2 ? blocks : 1, (unsigned)a->n},
                                      .block = {SAMPLE_THREADS},
                                      .overlaps = true},
                 &k);
