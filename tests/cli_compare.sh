@@ -154,6 +154,15 @@ compare 10 "verdict: faster" quiet-slow quiet-noisy
 # `last` is a benchmark, though a comparison and imports were kept since.
 "$SOL_BINARY" compare last~0 noisy >"$work/out" 2>&1
 grep -q "^tg4, t/s" "$work/out" || fail "last is no benchmark"
+# A run whose repetitions have nothing in common: its interval has no end that a column could hold.
+python3 -c '
+import json, sys
+r = json.load(sys.stdin)
+for i, s in enumerate(r["metrics"][0]["samples"]): s["value"] *= 6 ** (i % 5)
+json.dump(r, sys.stdout)' <"$work/slow.export.json" >"$work/wild.json"
+"$SOL_BINARY" import --label wild "$work/wild.json" >"$work/out" 2>&1 || fail "import of a wild run"
+compare 12 "inconclusive" quiet-noisy wild
+grep -qE "^tg4, t/s .*[.][.][+][0-9.]+e[+][0-9]+ +inconclusive" "$work/out" || fail "an interval without end"
 # Noise that a run was made in decides nothing, however large the difference.
 sed 's/"noise": null/"noise": "tg4: other programs kept 1.5 cores busy"/' "$work/slow.export.json" >"$work/loud.json"
 "$SOL_BINARY" import --label loud "$work/loud.json" >"$work/out" 2>&1 || fail "import of a noisy run"

@@ -61,9 +61,13 @@ static const struct blame_part *culprit_of(const struct compare_result *r,
 
 /* ---- text and Markdown ---- */
 
-/* Of both ends as many places as the wider one deserves. */
+/* Of both ends as many places as the wider one deserves. Of runs that were disturbed one may be
+ * beyond all that a column has room for. */
 static enum sol_status add_interval(struct table *table, double low, double high)
 {
+    const double most = 1e6;
+    if (fabs(low) >= most || fabs(high) >= most)
+        return table_cell(table, "%+.3g..%+.3g", low, high);
     int places = fabs(low) >= 10 || fabs(high) >= 10 ? 1 : 2;
     return table_cell(table, "%+.*f..%+.*f", places, low, places, high);
 }

@@ -28,7 +28,8 @@ static size_t workspace(const void *args, int workers)
     return (size_t)(a->n * piece_count(a, SAMPLE_EACH)) * sizeof(struct sample_piece);
 }
 
-/* H200, us of one, two and four pieces in a block: 64 rows , 128 rows , 512 rows . */
+/* H200, us of one, two, four and eight pieces in a block: 64 rows 104, 99, 104, 124; 128 rows 150,
+ * 137, 137, 152; 512 rows with two, four and eight 458, 434, 439. */
 static uint32_t together(const struct sample_args *a)
 {
     return a->n < 64 ? 1 : a->n < 256 ? 2 : 4;
