@@ -242,7 +242,7 @@ static enum sol_status reserve(struct measure *m)
     return status_set(SOL_E_MEMORY, "no memory to score %lld rows", (long long)m->params->step);
 }
 
-static void release(struct measure *m)
+static void release(const struct measure *m)
 {
     free(m->rows);
     free(m->targets);
@@ -287,10 +287,11 @@ enum sol_status perplexity_measure(struct engine *engine, struct engine *referen
     *result = (struct perplexity_result){0};
     SOL_TRY(check(&m, n));
     enum sol_status status = reserve(&m);
+    const struct measure reserved = m; /* engines are given addresses in m */
     uint64_t started = clock_ns();
     if (status == SOL_OK)
         status = params->same_experts ? measure_same_experts(&m, n) : measure_text(&m, n);
     conclude(&m, started);
-    release(&m);
+    release(&reserved);
     return status;
 }
