@@ -199,8 +199,8 @@ static void make_odd(struct case_maker *c, struct sample_args *a)
 
 static bool make_case(struct case_maker *c, void *args)
 {
-    static const int64_t sizes[] = {0,    0,    0,     9700,  10600, 11500,
-                                    9300, 8700, 14000, 26300, 70000, 1100000};
+    static const int64_t sizes[] = {0,    0,    0,     9700, 10600, 11500,
+                                    9300, 8700, 14000, 2500, 70000, 1100000};
     enum {
         SIZES = sizeof sizes / sizeof *sizes,
         MANY = 6, /* two, one with shares, and two that are odd */
