@@ -35,8 +35,8 @@ for seed in $(seq $seeds); do
     verify 9 grouped_gemm grouped_gemm_ladder_cuda "$seed" $few
     # Products of many rows, whose clusters have two blocks; those of few rows, whose warps help each other; the router,
     # whose clusters have eight.
-    variants="gemm_wgmma_cuda moe_up_wgmma_cuda moe_few_cuda moe_several_cuda moe_many_cuda moe_i8_cuda attn_in_many_cuda attn_add_many_cuda attn_route_many_cuda"
-    [ "${SOL_TEST_WHOLE:-}" ] && variants="$variants attn_out_many_cuda" # the last two, one behind the other
+    variants="gemm_wgmma_cuda moe_few_cuda moe_several_cuda moe_many_cuda moe_i8_cuda attn_in_many_cuda attn_add_many_cuda attn_route_many_cuda"
+    [ "${SOL_TEST_WHOLE:-}" ] && variants="$variants moe_up_wgmma_cuda attn_out_many_cuda" # kernels of those above
     for variant in $variants; do
         verify 9 "${variant%%_[fwmis][ega8]*_cuda}" "$variant" "$seed" --brief
     done
