@@ -292,6 +292,9 @@ static void test_refused(void **state)
     assert_int_equal(perplexity_measure(engine, NULL, tokens, N, &how, &r), SOL_E_ARGUMENT);
     int32_t bad[] = {1, 2, 288, 3};
     how.llama = false;
+    how.same_experts = true; /* as nobody's */
+    assert_int_equal(perplexity_measure(engine, NULL, tokens, N, &how, &r), SOL_E_ARGUMENT);
+    how.same_experts = false;
     assert_int_equal(perplexity_measure(engine, NULL, bad, 4, &how, &r), SOL_E_ARGUMENT);
     engine_destroy(engine);
 }

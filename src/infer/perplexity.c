@@ -223,6 +223,9 @@ static enum sol_status check(const struct measure *m, int64_t n)
                           "llama.cpp's method needs two windows, %lld tokens; the text has %lld; "
                           "make the window shorter",
                           (long long)(2 * p->context), (long long)n);
+    if (p->same_experts && (!m->reference || engine_params_of(m->engine)->team))
+        return status_set(SOL_E_ARGUMENT,
+                          "the same experts need a reference, and an engine that has all of them");
     if (p->same_experts && !engine_model(m->engine)->config.n_experts)
         return status_set(SOL_E_ARGUMENT, "a model without experts has none that are the same");
     return SOL_OK;
