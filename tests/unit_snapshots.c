@@ -454,6 +454,39 @@ static void test_gpu_failures(void **state)
     fail_each_call(&hopper, gpu_scenario, effort("failing calls", 60, 20));
 }
 
+/* Keys of all layers in one copy, and values; what begins a page as well. */
+static void test_few_copies(void **state)
+{
+    struct engine_params p;
+    struct engine_row rows[30] = {{.token = 1}};
+    struct model *model;
+    struct engine *e;
+    struct gpu *card;
+    (void)state;
+    if (gpu) skip();
+    cuda_replace(fake_cuda_start(&hopper));
+    must(model_open("synth:tiny,layers=9", &model));
+    must(gpu_open(0, &card));
+    engine_params_init(&p);
+    p.context = CONTEXT;
+    p.sequences = p.snapshots = 2;
+    p.max_batch = 30;
+    p.threads = 1;
+    p.chooser.device.gpu = card;
+    must(engine_create(model, &p, &e));
+    must(engine_eval(e, rows, 30, NULL, NULL, NULL));
+    long before = fake_cuda_count("copy_box");
+    must(engine_snapshot(e, 0, 17, 1));
+    assert_int_equal(fake_cuda_count("copy_box") - before, 2);
+    must(engine_restore(e, 1, 1));
+    assert_int_equal(fake_cuda_count("copy_box") - before, 6);
+    engine_destroy(e);
+    gpu_close(card);
+    model_close(model);
+    cuda_replace(NULL);
+    fake_cuda_stop();
+}
+
 static int open_models(void **state)
 {
     (void)state;
@@ -477,7 +510,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_goes_on),      cmocka_unit_test(test_back),
         cmocka_unit_test(test_back_refused), cmocka_unit_test(test_turns),
-        cmocka_unit_test(test_memory),       cmocka_unit_test(test_gpu_failures),
+        cmocka_unit_test(test_memory),       cmocka_unit_test(test_few_copies),
+        cmocka_unit_test(test_gpu_failures),
     };
     return cmocka_run_group_tests(tests, open_models, close_models);
 }

@@ -99,20 +99,20 @@ struct cuda_launch {
     struct cuda_launch_attribute *attributes;
     unsigned n_attributes;
 };
-/* CUDA_MEMCPY2D. */
-struct cuda_rows_end {
-    size_t x_bytes, y;
+/* CUDA_MEMCPY3D. */
+struct cuda_box_end {
+    size_t x_bytes, y, z, level;
     int kind;
     char padding[4];
     const void *host;
     cuda_address device;
-    void *array;
-    size_t pitch;
+    void *array, *reserved;
+    size_t pitch, height; /* bytes from row to row; rows from layer to layer */
 };
 enum { CUDA_MEMORY_DEVICE = 2 };
-struct cuda_copy_rows {
-    struct cuda_rows_end from, to;
-    size_t width, height; /* bytes of a row; rows */
+struct cuda_copy_box {
+    struct cuda_box_end from, to;
+    size_t width, height, depth; /* bytes of a row; rows; layers */
 };
 /* CUmemLocation, CUmemAllocationProp, CUmemAccessDesc. */
 struct cuda_place {

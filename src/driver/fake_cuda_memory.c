@@ -233,15 +233,18 @@ cuda_result fake_copy_on(cuda_address to, cuda_address from, size_t bytes, cuda_
     return CUDA_OK;
 }
 
-cuda_result fake_copy_rows(const struct cuda_copy_rows *copy, cuda_stream stream)
+cuda_result fake_copy_box(const struct cuda_copy_box *copy, cuda_stream stream)
 {
     CALL_IN(fake_of_stream(stream));
-    const struct cuda_rows_end *from = &copy->from, *to = &copy->to;
+    const struct cuda_box_end *from = &copy->from, *to = &copy->to;
     if (from->kind != CUDA_MEMORY_DEVICE || to->kind != CUDA_MEMORY_DEVICE ||
-        from->pitch < copy->width || to->pitch < copy->width)
+        from->pitch < copy->width || to->pitch < copy->width ||
+        (copy->depth > 1 && (from->height < copy->height || to->height < copy->height)))
         return CUDA_E_VALUE;
-    for (size_t y = 0; y < copy->height; y++) {
-        cuda_address a = from->device + y * from->pitch, b = to->device + y * to->pitch;
+    for (size_t i = 0; i < copy->height * copy->depth; i++) {
+        const size_t y = i % copy->height, z = i / copy->height;
+        cuda_address a = from->device + (z * from->height + y) * from->pitch,
+                     b = to->device + (z * to->height + y) * to->pitch;
         memmove(show(b, copy->width), show(a, copy->width), copy->width);
         hide(b, copy->width);
         hide(a, copy->width);

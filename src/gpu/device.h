@@ -114,15 +114,18 @@ enum sol_status gpu_copy_out(struct gpu_stream *stream, void *to, const void *fr
 enum sol_status gpu_send_load(struct gpu *gpu);
 enum sol_status gpu_send(struct gpu_stream *stream, void *to, const void *from, size_t bytes);
 enum sol_status gpu_copy_on(struct gpu_stream *stream, void *to, const void *from, size_t bytes);
-/* `rows` rows of `width` bytes, whose beginnings are as far from each other as the pitches say; on
- * the device, of regions that do not overlap. Pitches that are multiples of 512 are always
- * possible. */
-struct gpu_rows {
-    void *at;
-    size_t pitch;
+/* `depth` layers of `height` rows of `width` bytes. Where they lie, rows are `pitch` bytes apart
+ * and layers `height` rows, which need not be those that are copied; on the device, in regions that
+ * do not overlap. Pitches that are multiples of 512 are always possible. */
+struct gpu_box {
+    size_t width, height, depth;
 };
-enum sol_status gpu_copy_rows(struct gpu_stream *stream, struct gpu_rows to, struct gpu_rows from,
-                              size_t width, size_t rows);
+struct gpu_box_end {
+    void *at;
+    size_t pitch, height;
+};
+enum sol_status gpu_copy_box(struct gpu_stream *stream, const struct gpu_box_end *to,
+                             const struct gpu_box_end *from, const struct gpu_box *box);
 enum sol_status gpu_zero(struct gpu_stream *stream, void *to, size_t bytes);
 
 /* ---- time ---- */

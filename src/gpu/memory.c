@@ -155,18 +155,24 @@ enum sol_status gpu_copy_on(struct gpu_stream *stream, void *to, const void *fro
     return gpu_watch_behind(stream, "copy");
 }
 
-_Static_assert(sizeof(struct cuda_copy_rows) == 128, "CUDA_MEMCPY2D");
+_Static_assert(sizeof(struct cuda_copy_box) == 200, "CUDA_MEMCPY3D");
 
-enum sol_status gpu_copy_rows(struct gpu_stream *stream, struct gpu_rows to, struct gpu_rows from,
-                              size_t width, size_t rows)
+enum sol_status gpu_copy_box(struct gpu_stream *stream, const struct gpu_box_end *to,
+                             const struct gpu_box_end *from, const struct gpu_box *box)
 {
-    const struct cuda_copy_rows copy = {
-        .from = {.kind = CUDA_MEMORY_DEVICE, .device = gpu_address(from.at), .pitch = from.pitch},
-        .to = {.kind = CUDA_MEMORY_DEVICE, .device = gpu_address(to.at), .pitch = to.pitch},
-        .width = width,
-        .height = rows};
+    const struct cuda_copy_box copy = {.from = {.kind = CUDA_MEMORY_DEVICE,
+                                                .device = gpu_address(from->at),
+                                                .pitch = from->pitch,
+                                                .height = from->height},
+                                       .to = {.kind = CUDA_MEMORY_DEVICE,
+                                              .device = gpu_address(to->at),
+                                              .pitch = to->pitch,
+                                              .height = to->height},
+                                       .width = box->width,
+                                       .height = box->height,
+                                       .depth = box->depth};
     SOL_TRY(gpu_watch_before(stream));
-    GPU_TRY(stream->gpu, copy_rows(&copy, stream->handle), "copying rows on the GPU");
+    GPU_TRY(stream->gpu, copy_box(&copy, stream->handle), "copying rows on the GPU");
     return gpu_watch_behind(stream, "copy");
 }
 

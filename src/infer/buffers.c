@@ -162,6 +162,19 @@ static void point_routing(struct forward_buffers *at, const struct model_config 
     at->own.some_of = forward_deals_experts(c) ? c->n_experts : 0;
 }
 
+/* Layers with pages, or those without: one behind the other, so that one copy passes what
+ * snapshots have of many (engine_snapshot.c). Returns where they end. */
+static size_t place_layers(struct buffers *b, const struct buffer_line *line, uintptr_t base,
+                           size_t at, bool paged)
+{
+    for (int64_t i = 0; i < b->config->n_layers; i++) {
+        if ((b->at.kv[i].n_pages > 0) != paged) continue;
+        point(line->kept ? &b->kept[i] : &b->at.kv[i], line->pointer, base + at);
+        at += line_bytes(b, line, i);
+    }
+    return at;
+}
+
 void buffers_place(struct buffers *b, void *memory, void *pinned)
 {
     struct place places[LINES_MAX];
@@ -179,12 +192,13 @@ void buffers_place(struct buffers *b, void *memory, void *pinned)
     }
     for (int k = 0; (line = line_at(b, k)); k++) {
         if (!lasts(b, line)) continue;
-        for (int64_t i = 0; i < line_count(b, line); i++) {
-            size_t bytes = line_bytes(b, line, i);
-            struct kv_layer *layer = line->kept ? &b->kept[i] : &b->at.kv[i];
-            point(of_layers(line) ? (void *)layer : b, line->pointer, base + top);
-            if (of_layers(line)) b->cache += bytes;
-            top += bytes;
+        if (of_layers(line)) {
+            const size_t before = top;
+            top = place_layers(b, line, base, place_layers(b, line, base, top, false), true);
+            b->cache += top - before;
+        } else {
+            point(b, line->pointer, base + top);
+            top += line_bytes(b, line, 0);
         }
     }
     for (int k = 0; (line = line_at(b, k)); k++) {

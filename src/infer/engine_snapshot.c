@@ -11,7 +11,40 @@
 
 /* ---- copies ---- */
 
-/* Positions of all heads of one sequence in a ring, from a block's first on. */
+/* Layers that are alike and lie one behind the other (buffers_place): one copy passes all. */
+struct run {
+    int64_t first, n, next; /* n: layers, 0 for none; the next run begins at `next` or later */
+};
+
+static bool lies_behind(const struct kv_layer *kv, const struct kv_layer *before)
+{
+    const size_t bytes = (size_t)kv_elements(before) * dtype_info(before->dtype)->block_bytes;
+    return kv->capacity == before->capacity && (char *)kv->k == (char *)before->k + bytes &&
+           (char *)kv->v == (char *)before->v + bytes;
+}
+
+/* Of layers with pages, or of those without, from `layer` on. */
+static struct run run_from(const struct engine *e, int64_t layer, bool paged)
+{
+    const struct model_config *c = &e->model->config;
+    const struct kv_layer *kv = e->buffers.at.kv, *kept = e->buffers.kept;
+    struct run run = {.next = layer};
+    for (int64_t last = 0; run.next < c->n_layers; run.next++) {
+        const int64_t i = run.next;
+        if ((kv[i].n_pages > 0) != paged) continue;
+        if (!run.n)
+            run.first = i;
+        else if (model_layer_window(c, i) != model_layer_window(c, last) ||
+                 !lies_behind(&kv[i], &kv[last]) || !lies_behind(&kept[i], &kept[last]))
+            break;
+        run.n++;
+        last = i;
+    }
+    return run;
+}
+
+/* Positions of all heads of one sequence in a ring, from a block's first on; in the rings of the
+ * layers behind it as well. */
 struct ring_end {
     const struct kv_layer *kv;
     int64_t sequence, at;
@@ -22,32 +55,34 @@ static size_t row_bytes(const struct kv_layer *kv)
     return (size_t)kv->head_dim * dtype_info(kv->dtype)->block_bytes;
 }
 
-static struct gpu_rows rows_at(const struct ring_end *end, void *data)
+static struct gpu_box_end box_at(const struct ring_end *end, void *data)
 {
     const struct kv_layer *kv = end->kv;
     int64_t row = end->sequence * kv->n_kv_heads * kv->capacity + end->at;
-    return (struct gpu_rows){(char *)data + (size_t)row * row_bytes(kv),
-                             (size_t)kv->capacity * row_bytes(kv)};
+    return (struct gpu_box_end){(char *)data + (size_t)row * row_bytes(kv),
+                                (size_t)kv->capacity * row_bytes(kv),
+                                (size_t)(kv->n_sequences * kv->n_kv_heads)};
 }
 
-static enum sol_status copy_heads(const struct engine *e, struct gpu_rows to, struct gpu_rows from,
-                                  size_t width, int64_t heads)
+static enum sol_status copy_box(const struct engine *e, struct gpu_box_end to,
+                                struct gpu_box_end from, const struct gpu_box *box)
 {
-    if (e->gpu) return gpu_copy_rows(e->context.stream, to, from, width, (size_t)heads);
-    for (int64_t h = 0; h < heads; h++)
-        memcpy((char *)to.at + (size_t)h * to.pitch, (const char *)from.at + (size_t)h * from.pitch,
-               width);
+    if (e->gpu) return gpu_copy_box(e->context.stream, &to, &from, box);
+    for (size_t z = 0; z < box->depth; z++)
+        for (size_t y = 0; y < box->height; y++)
+            memcpy((char *)to.at + (z * to.height + y) * to.pitch,
+                   (const char *)from.at + (z * from.height + y) * from.pitch, box->width);
     return SOL_OK;
 }
 
 /* As many positions as neither ring ends before. */
 static enum sol_status copy_piece(const struct engine *e, const struct ring_end *to,
-                                  const struct ring_end *from, int64_t n)
+                                  const struct ring_end *from, int64_t n, int64_t layers)
 {
     const struct kv_layer *kv = to->kv;
-    size_t width = (size_t)n * row_bytes(kv);
-    SOL_TRY(copy_heads(e, rows_at(to, kv->k), rows_at(from, from->kv->k), width, kv->n_kv_heads));
-    return copy_heads(e, rows_at(to, kv->v), rows_at(from, from->kv->v), width, kv->n_kv_heads);
+    const struct gpu_box box = {(size_t)n * row_bytes(kv), (size_t)kv->n_kv_heads, (size_t)layers};
+    SOL_TRY(copy_box(e, box_at(to, kv->k), box_at(from, from->kv->k), &box));
+    return copy_box(e, box_at(to, kv->v), box_at(from, from->kv->v), &box);
 }
 
 /* What a window sees at `position`. */
@@ -64,13 +99,13 @@ static struct span seen_at(const struct engine *e, int64_t layer, int64_t positi
 
 /* Positions from `from` on, of rings in which they begin at different places. */
 static enum sol_status copy_span(const struct engine *e, struct ring_end to, struct ring_end from,
-                                 int64_t n)
+                                 int64_t n, int64_t layers)
 {
     while (n > 0) {
         int64_t piece = n;
         if (piece > to.kv->capacity - to.at) piece = to.kv->capacity - to.at;
         if (piece > from.kv->capacity - from.at) piece = from.kv->capacity - from.at;
-        SOL_TRY(copy_piece(e, &to, &from, piece));
+        SOL_TRY(copy_piece(e, &to, &from, piece, layers));
         to.at = (to.at + piece) % to.kv->capacity;
         from.at = (from.at + piece) % from.kv->capacity;
         n -= piece;
@@ -81,13 +116,13 @@ static enum sol_status copy_span(const struct engine *e, struct ring_end to, str
 /* A page is in one piece: a ring of its own. */
 static enum sol_status copy_page(const struct engine *e, int32_t from, int32_t to)
 {
-    for (int64_t i = 0; i < e->model->config.n_layers; i++) {
-        struct kv_layer kv = e->buffers.at.kv[i];
-        if (!kv.n_pages) continue;
+    for (struct run r = run_from(e, 0, true); r.n; r = run_from(e, r.next, true)) {
+        struct kv_layer kv = e->buffers.at.kv[r.first];
+        kv.n_sequences = kv.n_pages;
+        kv.capacity = KV_PAGE * kv.n_kv_heads;
         kv.n_kv_heads = 1;
-        kv.capacity = KV_PAGE * e->buffers.at.kv[i].n_kv_heads;
         SOL_TRY(copy_piece(e, &(struct ring_end){&kv, to, 0}, &(struct ring_end){&kv, from, 0},
-                           kv.capacity));
+                           kv.capacity, r.n));
     }
     return SOL_OK;
 }
@@ -115,12 +150,12 @@ static enum sol_status copy_sequence(struct engine *e, int32_t from, int32_t to)
     const int64_t n = e->position[from];
     assert(from != to && !e->begun);
     SOL_TRY(take_over(e, to, e->pages.table + from * e->pages.per_sequence, n, e->last[from]));
-    for (int64_t i = 0; i < e->model->config.n_layers; i++) {
-        const struct kv_layer *kv = &e->buffers.at.kv[i];
-        if (kv->n_pages) continue;
-        const struct span s = seen_at(e, i, n);
+    for (struct run r = run_from(e, 0, false); r.n; r = run_from(e, r.next, false)) {
+        const struct kv_layer *kv = &e->buffers.at.kv[r.first];
+        const struct span s = seen_at(e, r.first, n);
         const int64_t at = s.first % kv->capacity;
-        SOL_TRY(copy_span(e, (struct ring_end){kv, to, at}, (struct ring_end){kv, from, at}, s.n));
+        SOL_TRY(
+            copy_span(e, (struct ring_end){kv, to, at}, (struct ring_end){kv, from, at}, s.n, r.n));
     }
     return SOL_OK;
 }
@@ -158,13 +193,12 @@ static bool find_token(const struct engine *e, int32_t sequence, int64_t positio
 static enum sol_status copy_windows(const struct engine *e, int32_t sequence, int32_t slot,
                                     int64_t position, bool keep)
 {
-    for (int64_t i = 0; i < e->model->config.n_layers; i++) {
-        const struct kv_layer *kv = &e->buffers.at.kv[i];
-        if (kv->n_pages) continue;
-        const struct span s = seen_at(e, i, position);
+    for (struct run r = run_from(e, 0, false); r.n; r = run_from(e, r.next, false)) {
+        const struct kv_layer *kv = &e->buffers.at.kv[r.first];
+        const struct span s = seen_at(e, r.first, position);
         const struct ring_end ring = {kv, sequence, s.first % kv->capacity};
-        const struct ring_end kept = {&e->buffers.kept[i], slot, 0};
-        SOL_TRY(keep ? copy_span(e, kept, ring, s.n) : copy_span(e, ring, kept, s.n));
+        const struct ring_end kept = {&e->buffers.kept[r.first], slot, 0};
+        SOL_TRY(keep ? copy_span(e, kept, ring, s.n, r.n) : copy_span(e, ring, kept, s.n, r.n));
     }
     return SOL_OK;
 }
