@@ -23,7 +23,7 @@ static void must(enum sol_status status)
     if (status != SOL_OK) fail_msg("%s", sol_last_error());
 }
 
-static struct engine *open_engine(int64_t snapshots)
+static struct engine *open_engine(int64_t snapshots, int64_t pages)
 {
     struct engine *engine;
     struct engine_params p;
@@ -31,7 +31,7 @@ static struct engine *open_engine(int64_t snapshots)
     p.context = CONTEXT;
     p.sequences = 2;
     p.snapshots = snapshots;
-    p.cache_positions = PAGES * KV_PAGE;
+    p.cache_positions = pages * KV_PAGE;
     p.max_batch = CONTEXT;
     p.threads = 1;
     must(engine_create(model, &p, &engine));
@@ -75,7 +75,7 @@ static void keep_text(struct prefix_cache *cache, struct engine *engine, uint64_
 static void test_random(void **state)
 {
     (void)state;
-    struct engine *engine = open_engine(SLOTS);
+    struct engine *engine = open_engine(SLOTS, PAGES);
     struct prefix_cache *cache;
     struct entry *list = calloc(KEPT, sizeof *list), *in_slot[SLOTS] = {0};
     struct rng rng;
@@ -136,10 +136,41 @@ static bool is_kept(struct prefix_cache *cache, struct engine *engine, uint64_t 
     return whole;
 }
 
+/* Texts that part at once, and at their second token; of them those are there that were kept last.
+ */
+static void test_wide(void **state)
+{
+    enum { WIDE = 50, MANY = 600, TOKENS = 90 };
+    struct engine *engine = open_engine(WIDE, 2 * WIDE);
+    struct prefix_cache *cache;
+    int32_t kept[MANY][2];
+    int64_t n = 0;
+    struct rng rng;
+    (void)state;
+    must(prefix_cache_create(engine, WIDE, &cache));
+    rng_seed(&rng, 5);
+    for (int turn = 0; turn < MANY; turn++) {
+        const int32_t text[2] = {(int32_t)rng_range(&rng, 0, TOKENS - 1),
+                                 (int32_t)rng_range(&rng, 0, 1)};
+        int64_t same = 0;
+        while (same < n && memcmp(kept[same], text, sizeof text)) same++;
+        if (same < n) memmove(kept + same, kept + same + 1, (size_t)(--n - same) * sizeof *kept);
+        memcpy(kept[n++], text, sizeof text);
+        keep_text(cache, engine, 0, text, 2);
+        if (turn % 20) continue;
+        /* The oldest first, as who is found was of use. */
+        for (int64_t i = 0; i < n; i++)
+            assert_int_equal(is_kept(cache, engine, 0, kept[i], 2), i >= n - WIDE);
+    }
+    assert_true(n > 2 * WIDE && prefix_cache_count(cache).kept == WIDE);
+    prefix_cache_destroy(cache);
+    engine_destroy(engine);
+}
+
 static void test_order(void **state)
 {
     (void)state;
-    struct engine *engine = open_engine(2);
+    struct engine *engine = open_engine(2, PAGES);
     struct prefix_cache *cache;
     const int32_t a[] = {1, 2, 3, 4}, b[] = {1, 2, 3, 5}, c[] = {1, 2};
     must(prefix_cache_create(engine, 2, &cache));
@@ -173,7 +204,7 @@ static void test_order(void **state)
 static void test_pages(void **state)
 {
     (void)state;
-    struct engine *engine = open_engine(4);
+    struct engine *engine = open_engine(4, PAGES);
     struct prefix_cache *cache;
     int32_t tokens[CONTEXT] = {0}, other[CONTEXT];
     must(prefix_cache_create(engine, 4, &cache));
@@ -211,6 +242,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_random),
+        cmocka_unit_test(test_wide),
         cmocka_unit_test(test_order),
         cmocka_unit_test(test_pages),
     };

@@ -1,6 +1,7 @@
 /* A radix tree: a node has the tokens between its parent and itself, and children whose first
  * tokens differ. Nodes without a snapshot are only where others part, so there are fewer than twice
- * as many nodes as slots, and walking from node to node is cheap beside a step of the model. */
+ * as many nodes as slots. A thousand prompts may part at one node, so children are looked up by
+ * halves, in an array that has their first tokens: a node's own memory is seldom at hand. */
 #include "schedule/prefix_cache.h"
 
 #include <pthread.h>
@@ -10,12 +11,19 @@
 #include "base/status.h"
 #include "ops/batch.h"
 
+struct edge {
+    uint64_t key; /* the child's first token; of the root's children, which have none, the salt */
+    struct node *child;
+};
+
 struct node {
-    struct node *parent, *child, *next; /* its first child; the next of its parent's */
-    int32_t *tokens;                    /* [n], the node's own */
-    int64_t n, end;                     /* end: tokens from the root on, these included */
-    uint64_t salt;                      /* of a child of the root, which has no tokens */
-    int32_t slot;                       /* -1: no snapshot */
+    struct node *parent;
+    uint64_t key;       /* of its parent's edge */
+    struct edge *edges; /* [n_edges] by key; room for a power of two, or none */
+    int64_t n_edges;
+    int32_t *tokens; /* [n], the node's own */
+    int64_t n, end;  /* end: tokens from the root on, these included */
+    int32_t slot;    /* -1: no snapshot */
 };
 
 struct slot {
@@ -54,7 +62,67 @@ enum sol_status prefix_cache_create(struct engine *engine, int64_t slots, struct
 
 /* ---- nodes ---- */
 
-static struct node *new_node(struct node *parent, const int32_t *tokens, int64_t n)
+/* Where a child of that key is, or would be. */
+static int64_t edge_at(const struct node *node, uint64_t key)
+{
+    int64_t first = 0, behind = node->n_edges;
+    while (first < behind) {
+        const int64_t middle = (first + behind) / 2;
+        if (node->edges[middle].key < key)
+            first = middle + 1;
+        else
+            behind = middle;
+    }
+    return first;
+}
+
+static struct node *child_of(const struct node *node, uint64_t key)
+{
+    const int64_t at = edge_at(node, key);
+    return at < node->n_edges && node->edges[at].key == key ? node->edges[at].child : NULL;
+}
+
+/* false: no memory, and nothing has changed. */
+static bool link_child(struct node *node, struct node *child)
+{
+    const int64_t at = edge_at(node, child->key), n = node->n_edges;
+    if (!(n & (n - 1))) {
+        struct edge *more = realloc(node->edges, (size_t)(n ? 2 * n : 1) * sizeof *more);
+        if (!more) return false;
+        node->edges = more;
+    }
+    memmove(node->edges + at + 1, node->edges + at, (size_t)(n - at) * sizeof *node->edges);
+    node->edges[at] = (struct edge){child->key, child};
+    node->n_edges++;
+    child->parent = node;
+    return true;
+}
+
+static void unlink_child(struct node *node, const struct node *child)
+{
+    const int64_t at = edge_at(node, child->key);
+    node->n_edges--;
+    memmove(node->edges + at, node->edges + at + 1,
+            (size_t)(node->n_edges - at) * sizeof *node->edges);
+}
+
+/* `with` takes its place: both have its key. */
+static void replace(const struct node *node, struct node *with)
+{
+    node->parent->edges[edge_at(node->parent, node->key)].child = with;
+    with->key = node->key;
+    with->parent = node->parent;
+}
+
+static void free_node(struct node *node)
+{
+    free(node->edges);
+    free(node->tokens);
+    free(node);
+}
+
+/* That nobody has as a child yet. */
+static struct node *make_node(uint64_t key, const int32_t *tokens, int64_t n, int64_t end)
 {
     struct node *node = calloc(1, sizeof *node);
     int32_t *own = malloc((size_t)(n ? n : 1) * sizeof *own);
@@ -64,32 +132,26 @@ static struct node *new_node(struct node *parent, const int32_t *tokens, int64_t
         return NULL;
     }
     if (n) memcpy(own, tokens, (size_t)n * sizeof *own);
-    *node = (struct node){.parent = parent,
-                          .next = parent->child,
-                          .tokens = own,
-                          .n = n,
-                          .end = parent->end + n,
-                          .slot = -1};
-    parent->child = node;
+    *node = (struct node){.key = key, .tokens = own, .n = n, .end = end, .slot = -1};
     return node;
 }
 
-static struct node **link_to(struct node *node)
+static struct node *new_child(struct node *parent, uint64_t key, const int32_t *tokens, int64_t n)
 {
-    struct node **at = &node->parent->child;
-    while (*at != node) at = &(*at)->next;
-    return at;
+    struct node *node = make_node(key, tokens, n, parent->end + n);
+    if (!node || link_child(parent, node)) return node;
+    free_node(node);
+    return NULL;
 }
 
 /* Without what no snapshot needs any more: `node` and the nodes above it that are left with
  * nothing. */
 static void prune(struct node *node)
 {
-    while (node->parent && node->slot < 0 && !node->child) {
+    while (node->parent && node->slot < 0 && !node->n_edges) {
         struct node *parent = node->parent;
-        *link_to(node) = node->next;
-        free(node->tokens);
-        free(node);
+        unlink_child(parent, node);
+        free_node(node);
         node = parent;
     }
 }
@@ -98,29 +160,22 @@ static void prune(struct node *node)
  * slots point there. Salts' nodes stay. Where memory is short so does the node. */
 static void join(struct node *node)
 {
-    struct node *child = node->child;
-    if (!node->parent || !node->parent->parent || node->slot >= 0 || !child || child->next) return;
+    if (!node->parent || !node->parent->parent || node->slot >= 0 || node->n_edges != 1) return;
+    struct node *child = node->edges[0].child;
     int32_t *tokens = realloc(node->tokens, (size_t)(node->n + child->n) * sizeof *tokens);
     if (!tokens) return;
     memcpy(tokens + node->n, child->tokens, (size_t)child->n * sizeof *tokens);
-    free(child->tokens);
+    node->tokens = child->tokens; /* which go with the node */
     child->tokens = tokens;
     child->n += node->n;
-    child->parent = node->parent;
-    *link_to(node) = child;
-    child->next = node->next;
-    free(node);
+    replace(node, child);
+    free_node(node);
 }
 
 static struct node *salt_node(struct prefix_cache *c, uint64_t salt, bool make)
 {
-    struct node *node = c->root.child;
-    while (node && node->salt != salt) node = node->next;
-    if (!node && make) {
-        node = new_node(&c->root, NULL, 0);
-        if (node) node->salt = salt;
-    }
-    return node;
+    struct node *node = child_of(&c->root, salt);
+    return node || !make ? node : new_child(&c->root, salt, NULL, 0);
 }
 
 /* How many tokens of a node those from its parent's end on have in common with it. */
@@ -133,22 +188,26 @@ static int64_t common(const struct node *node, const int32_t *tokens, int64_t n)
 
 static struct node *child_for(const struct node *node, int32_t token)
 {
-    struct node *child = node->child;
-    while (child && child->tokens[0] != token) child = child->next;
-    return child;
+    return child_of(node, (uint64_t)token);
 }
 
 /* Cuts a node after `n` of its tokens; the new one, above it, is handed back. */
 static struct node *split(struct node *node, int64_t n)
 {
-    struct node *above = new_node(node->parent, node->tokens, n);
+    struct node *above = make_node(node->key, node->tokens, n, node->end - node->n + n);
     if (!above) return NULL;
-    *link_to(node) = node->next;
+    struct node *parent = node->parent;
+    const uint64_t key = node->key;
+    node->key = (uint64_t)node->tokens[n];
+    if (!link_child(above, node)) {
+        node->key = key;
+        free_node(above);
+        return NULL;
+    }
+    parent->edges[edge_at(parent, key)].child = above;
+    above->parent = parent;
     memmove(node->tokens, node->tokens + n, (size_t)(node->n - n) * sizeof *node->tokens);
     node->n -= n;
-    node->parent = above;
-    node->next = NULL;
-    above->child = node;
     return above;
 }
 
@@ -159,7 +218,8 @@ static struct node *node_at(struct prefix_cache *c, uint64_t salt, const int32_t
     while (node && node->end < n) {
         struct node *child = child_for(node, tokens[node->end]);
         if (!child) {
-            struct node *made = new_node(node, tokens + node->end, n - node->end);
+            struct node *made =
+                new_child(node, (uint64_t)tokens[node->end], tokens + node->end, n - node->end);
             if (!made) prune(node);
             return made;
         }
@@ -178,12 +238,12 @@ static void give_up(struct prefix_cache *c, int32_t slot)
     c->slots[slot].node = NULL;
     node->slot = -1;
     c->counts.kept--;
-    if (node->child) {
+    if (node->n_edges) {
         join(node);
         return;
     }
     /* The first node above that stays may be left with one child. */
-    while (parent->parent && parent->slot < 0 && !parent->child->next) parent = parent->parent;
+    while (parent->parent && parent->slot < 0 && parent->n_edges == 1) parent = parent->parent;
     prune(node);
     join(parent);
 }
@@ -199,7 +259,7 @@ static int32_t oldest(const struct prefix_cache *c, enum which which)
     int32_t best = -1;
     for (int64_t i = 0; i < c->n_slots; i++) {
         const struct slot *s = &c->slots[i];
-        if (!s->node || s->pins || (which != ANY && s->node->child)) continue;
+        if (!s->node || s->pins || (which != ANY && s->node->n_edges)) continue;
         if (which == FOR_PAGES && !engine_snapshot_frees(c->engine, (int32_t)i)) continue;
         if (best < 0 || s->used < c->slots[best].used) best = (int32_t)i;
     }
@@ -285,7 +345,7 @@ static enum sol_status keep(struct prefix_cache *c, uint64_t salt, const int32_t
         return status_set(SOL_E_MEMORY, "no memory for a snapshot of %lld tokens", (long long)n);
     enum sol_status status = engine_snapshot(c->engine, sequence, n, slot);
     if (status != SOL_OK) {
-        if (node->child)
+        if (node->n_edges)
             join(node);
         else
             prune(node);
@@ -353,6 +413,7 @@ void prefix_cache_destroy(struct prefix_cache *c)
     for (int64_t i = 0; i < c->n_slots; i++)
         if (c->slots[i].node) give_up(c, (int32_t)i);
     pthread_mutex_destroy(&c->lock);
+    free(c->root.edges);
     free(c->slots);
     free(c);
 }

@@ -407,7 +407,9 @@ static bool is_stop(const struct request *r, int32_t token)
     return false;
 }
 
-static void take_token(struct scheduler *s, struct request *r, int32_t token, const float *logits)
+/* `now`: tokens of one step come at one time. */
+static void take_token(struct scheduler *s, struct request *r, int32_t token, const float *logits,
+                       uint64_t now)
 {
     if (r->satisfied) return; /* it was told so while this was computed */
     if (token == ENGINE_NO_TOKEN) {
@@ -421,7 +423,7 @@ static void take_token(struct scheduler *s, struct request *r, int32_t token, co
         step_end_text(s, r, SCHEDULE_STOP);
         return;
     }
-    r->latest = clock_ns();
+    r->latest = now;
     if (!r->first) r->first = r->latest;
     r->tokens[r->n_tokens++] = token;
     s->counts.generated_tokens++;
@@ -446,8 +448,9 @@ void step_take(struct scheduler *s)
         keep_points(s, r);
     }
     const int64_t vocab = engine_model(s->engine)->config.vocab;
+    const uint64_t now = clock_ns();
     for (int64_t i = 0; i < s->n_outputs; i++)
         if (s->drawing[i] && s->samplers[i])
-            take_token(s, s->drawing[i], s->drawn[i], s->logits + i * vocab);
+            take_token(s, s->drawing[i], s->drawn[i], s->logits + i * vocab, now);
     if (s->pad_sequence >= 0) engine_reset(s->engine, s->pad_sequence);
 }
